@@ -1,0 +1,58 @@
+# What this repository can do. Variables may be given on the command line: make forecast DATASET=atanas ROOT=~/worms
+PYTHON  ?= python3
+DATASET ?= simulation
+SCALE   ?= small
+SEED    ?= 0
+ROOT    ?=
+OUT     ?= runs/forecast-$(DATASET)-$(SCALE).ipynb
+WORKERS ?= 2
+# On Linux, PyPI's torch brings CUDA. For the much smaller CPU build:
+#   make setup TORCH="--index-url https://download.pytorch.org/whl/cpu"
+TORCH   ?=
+
+SHELL := /bin/bash
+BIN   := .venv/bin
+STAMP := .venv/.ready
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+# One thread a process: with several, the notebooks tested side by side are five times slower.
+TESTING := OMP_NUM_THREADS=1
+
+# nbdev writes its Jupyter hook (clean on save) to the home folder, for every project: keep it in .venv.
+HOOKS = GIT_CONFIG_GLOBAL=$${GIT_CONFIG_GLOBAL:-$$HOME/.gitconfig} HOME=$(CURDIR)/.venv nbdev_install_hooks >/dev/null \
+	&& mkdir -p .venv/etc/jupyter && mv .venv/.jupyter/*.py .venv/etc/jupyter/
+
+.DEFAULT_GOAL := help
+.PHONY: help setup forecast test export clean-notebooks prepare
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## make .venv with everything the notebooks need
+
+$(STAMP): settings.ini constraints.txt setup.py
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and "calm_nb needs Python 3.11 or newer, $(PYTHON) is %d.%d: try make setup PYTHON=python3.12" % v[:2])'
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "Installing into .venv (a few minutes the first time)"
+	@$(BIN)/python -m pip install -q -c constraints.txt setuptools
+	@$(BIN)/python -m pip install -q -c constraints.txt $(TORCH) torch
+	@$(BIN)/python -m pip install -q -c constraints.txt --use-pep517 --no-build-isolation -e ".[dev]"
+	@test ! -d .git || $(HOOKS) || echo "nbdev's git hooks were not installed; everything else works"
+	@touch $@
+
+forecast: $(STAMP) ## run the forecasting chapter, print its table and figure (DATASET, SCALE, SEED, ROOT)
+	@mkdir -p $(dir $(OUT))
+	@papermill nbs/05_forecast.ipynb $(OUT) --kernel python3 --no-progress-bar --log-level WARNING \
+		-r dataset '$(DATASET)' -r scale '$(SCALE)' -p seed '$(SEED)' $(if $(ROOT),-r root '$(ROOT)') \
+		2> >(grep -v IPKernelApp >&2)
+	@python .ci/show.py $(OUT) '$(DATASET)' '$(SCALE)'
+
+test: $(STAMP) ## run every notebook as a test
+	@$(TESTING) nbdev_test --n_workers $(WORKERS) --timing --do_print
+
+export: $(STAMP) ## write calm_nb/ from the notebooks
+	@nbdev_export
+
+clean-notebooks: $(STAMP) ## strip what git should not see from the notebooks
+	@nbdev_clean
+
+prepare: export clean-notebooks test ## export, clean and test: run before a commit
