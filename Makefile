@@ -4,7 +4,9 @@ DATASET ?= simulation
 SCALE   ?= small
 SEED    ?= 0
 ROOT    ?=
-OUT     ?= runs/forecast-$(DATASET)-$(SCALE).ipynb
+SESSIONS ?= 1
+# Results go here and leave the committed figures alone; the notebook by itself writes to figures/.
+OUT     ?= runs/forecast-$(DATASET)-$(SCALE)
 WORKERS ?= 2
 # On Linux, PyPI's torch brings CUDA. For the much smaller CPU build:
 #   make setup TORCH="--index-url https://download.pytorch.org/whl/cpu"
@@ -39,12 +41,13 @@ $(STAMP): settings.ini constraints.txt setup.py
 	@test ! -d .git || $(HOOKS) || echo "nbdev's git hooks were not installed; everything else works"
 	@touch $@
 
-forecast: $(STAMP) ## run the forecasting chapter, print its table and figure (DATASET, SCALE, SEED, ROOT)
-	@mkdir -p $(dir $(OUT))
-	@papermill nbs/05_forecast.ipynb $(OUT) --kernel python3 --no-progress-bar --log-level WARNING \
-		-r dataset '$(DATASET)' -r scale '$(SCALE)' -p seed '$(SEED)' $(if $(ROOT),-r root '$(ROOT)') \
-		2> >(grep -v IPKernelApp >&2)
-	@python .ci/show.py $(OUT) '$(DATASET)' '$(SCALE)'
+forecast: $(STAMP) ## run the forecasting chapter, print its table and figure (DATASET, SCALE, SEED, SESSIONS, ROOT, OUT)
+	@mkdir -p $(OUT)
+	@echo "Training and forecasting: dataset $(DATASET), scale $(SCALE) (some minutes)"
+	@papermill nbs/05_forecast.ipynb $(OUT)/forecast.ipynb --kernel python3 --no-progress-bar --stdout-file - --log-level WARNING \
+		-r dataset '$(DATASET)' -r scale '$(SCALE)' -p seed '$(SEED)' -p n_sessions '$(SESSIONS)' -r out '$(abspath $(OUT))' \
+		$(if $(ROOT),-r root '$(abspath $(ROOT))') 2> >(grep -v IPKernelApp >&2)
+	@python .ci/show.py $(OUT)
 
 test: $(STAMP) ## run every notebook as a test
 	@$(TESTING) nbdev_test --n_workers $(WORKERS) --timing --do_print

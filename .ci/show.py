@@ -1,11 +1,12 @@
-"Print the forecast table of an executed notebook and where its figure is: show.py NOTEBOOK DATASET SCALE"
+"Print the forecast table in a folder of results and where its figure is: show.py FOLDER"
 import sys
+from pathlib import Path
 import pandas as pd
-from calm_nb.core import figure_folder, resolve_scale, show_table
+from calm_nb.core import show_table
 from calm_nb.forecast import summary
 
-notebook, dataset, scale = sys.argv[1:]
-folder = figure_folder(dataset, resolve_scale(scale))
+folder = Path(sys.argv[1])
+scores = pd.read_csv(folder/'forecast_sessions.csv')
 print()
-show_table(summary(pd.read_csv(folder/'forecast_sessions.csv')), title=f'Forecasts, {dataset}, {folder.name.removeprefix(dataset + "-")} scale')
-print(f'\nfigure   {folder/"forecast.png"}\nnotebook {notebook}')
+show_table(summary(scores), title=f'Forecasts: {scores.dataset[0]}, scale {scores.scale[0]}, seed {scores.seed[0]}')
+print(f'\nfigure   {folder/"forecast.png"}\nnotebook {folder/"forecast.ipynb"}')

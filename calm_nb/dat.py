@@ -6,7 +6,7 @@ __all__ = ['COUPLINGS', 'VERSION', 'DATConfig', 'SignedCoupling', 'along_time', 
            'rollout', 'session_tokens', 'TokenBatches', 'sample_traces', 'forecast_score', 'dat_preset', 'dat_groups',
            'train_dat', 'adapt', 'save_dat', 'load_dat', 'dat_for', 'adapt_training', 'influence']
 
-# %% ../nbs/04_dat.ipynb #468b4ba4
+# %% ../nbs/04_dat.ipynb #17370c34
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 import inspect, math, numpy as np, torch
@@ -18,7 +18,7 @@ from .layers import Attention, FeedForward, KVCache, init_weights
 from .nq import NQ, corpus_key, detokenize, nq_for, tokenize
 from .training import TrainConfig, fit, load_pretrained, save_pretrained
 
-# %% ../nbs/04_dat.ipynb #2b5f9e39
+# %% ../nbs/04_dat.ipynb #ac0c654b
 COUPLINGS = ('softmax', 'signed', 'both')
 
 @dataclass
@@ -32,6 +32,7 @@ class DATConfig:
     dropout: float = .15       # of residual branches and of the input
     coupling: str = 'both'     # neural axis: 'softmax' (the paper's), 'signed', or 'both' added up
     rank: int = 64             # of each head's signed coupling
+    silence: float = 0.        # probability that a neuron is left out of it, for a trial of training
     identity_sd: float = .3    # initial sd of the neuron embeddings
     sampling: float = .6       # probability that a step uses scheduled sampling
     block: int = 6             # tokens replaced by it
@@ -42,16 +43,17 @@ class DATConfig:
 
     def __post_init__(self): choose('coupling', self.coupling, COUPLINGS)
 
-# %% ../nbs/04_dat.ipynb #d2744546
+# %% ../nbs/04_dat.ipynb #276d0e08
 class SignedCoupling(nn.Module):
     "Learned signed coupling between neurons, one low-rank matrix a head from the neurons' embeddings."
     def __init__(self,
         dim: int, # d
         heads: int, # connectomes
         rank: int, # R of each
+        dropout: float=0., # probability that a neuron is silent to the others, in training
     ):
         super().__init__()
-        self.heads, self.rank = heads, rank
+        self.heads, self.rank, self.dropout = heads, rank, dropout
         self.norm = nn.LayerNorm(dim, elementwise_affine=False)
         self.query, self.key, self.value, self.out = (nn.Linear(dim, n, bias=False) for n in (heads*rank, heads*rank, dim, dim))
 
@@ -68,7 +70,9 @@ class SignedCoupling(nn.Module):
         factors: tuple, # of A
     ) -> Tensor: # (B, N, T, d)
         q, k = factors
-        v = rearrange(self.value(x), 'b n t (h e) -> h n (b t e)', h=self.heads)
+        v = self.value(x)
+        if self.training and self.dropout: v = v*F.dropout(v.new_ones(*v.shape[:2], 1, 1), self.dropout)
+        v = rearrange(v, 'b n t (h e) -> h n (b t e)', h=self.heads)
         y = (q @ k) @ v if x.shape[1] <= 2*self.rank else q @ (k @ v)
         return self.out(rearrange(y, 'h n (b t e) -> b n t (h e)', b=x.shape[0], t=x.shape[2]))
 
@@ -76,7 +80,7 @@ class SignedCoupling(nn.Module):
         "Orthogonal projections of the embeddings, so that every A starts as a random matrix of full rank R."
         for layer in (self.query, self.key): nn.init.orthogonal_(layer.weight)
 
-# %% ../nbs/04_dat.ipynb #f043cfe5
+# %% ../nbs/04_dat.ipynb #346b2cc0
 def along_time(
     attend: Attention, # causal
     x: Tensor, # (B, N, T, d)
@@ -96,7 +100,7 @@ def across_neurons(
     y = attend(rearrange(x, 'b n t d -> (b t) n d'))
     return rearrange(y, '(b t) n d -> b n t d', b=x.shape[0])
 
-# %% ../nbs/04_dat.ipynb #b5baba29
+# %% ../nbs/04_dat.ipynb #728c2a05
 class DualAxisBlock(nn.Module):
     "Temporal causal attention, neural mixing and feed-forward, pre-norm."
     def __init__(self, c: DATConfig):
@@ -104,7 +108,7 @@ class DualAxisBlock(nn.Module):
         self.norms, self.drop = nn.ModuleList(nn.LayerNorm(c.dim) for _ in range(3)), nn.Dropout(c.dropout)
         self.temporal, self.ffn = Attention(c.dim, c.heads), FeedForward(c.dim, c.hidden)
         self.neural = Attention(c.dim, c.heads, causal=False, rope=False) if c.coupling != 'signed' else None
-        self.signed = SignedCoupling(c.dim, c.heads, c.rank) if c.coupling != 'softmax' else None
+        self.signed = SignedCoupling(c.dim, c.heads, c.rank, c.silence) if c.coupling != 'softmax' else None
 
     def mix(self, x, factors):
         "Softmax attention, signed coupling, or their sum."
@@ -116,12 +120,14 @@ class DualAxisBlock(nn.Module):
         x: Tensor, # (B, N, T, d)
         factors: tuple=None, # of the signed coupling
         cache: KVCache=None, # of the temporal axis
-    ) -> Tensor: # (B, N, T, d)
+        last: bool=False, # only the last step is wanted
+    ) -> Tensor: # (B, N, T, d), or T = 1
         x = x + self.drop(along_time(self.temporal, self.norms[0](x), cache))
+        if last: x = x[:, :, -1:]
         x = x + self.drop(self.mix(self.norms[1](x), factors))
         return x + self.drop(self.ffn(self.norms[2](x)))
 
-# %% ../nbs/04_dat.ipynb #ee040c3f
+# %% ../nbs/04_dat.ipynb #061b921d
 class Tables(nn.Module):
     "Embeddings of one session: a row for every neuron, and one for the session."
     def __init__(self,
@@ -139,7 +145,7 @@ def table_key(
     "Dots are not allowed in the names of modules."
     return session.replace('.', '·')
 
-# %% ../nbs/04_dat.ipynb #9b0984c8
+# %% ../nbs/04_dat.ipynb #313c2bd0
 class DAT(nn.Module):
     "Dual-axis transformer over tokens (B, N, T_d) of one session at a time, Eq. 10."
     def __init__(self,
@@ -197,12 +203,14 @@ class DAT(nn.Module):
         ids: Tensor=None, # (N,) which neurons of the session
         caches: list=None, # a KVCache a block
         factors: list=None, # of the couplings, where they are already known
-    ) -> Tensor: # (B, N, T, d) after the final norm
+        last: bool=False, # only the last step is wanted: the final block mixes neurons for it alone
+    ) -> Tensor: # (B, N, T, d) after the final norm, or T = 1
         "What the model knows of every neuron at every step."
         who = self.identity(session, ids)
         here = self.tables[table_key(session)].session if len(self.tables) > 1 else 0
         x = self.drop(self.tokens(z.long()) + (who + here)[:, None])
-        for i, (block, f) in enumerate(zip(self.blocks, factors or self.factors(who))): x = block(x, f, caches[i] if caches else None)
+        for i, (block, f) in enumerate(zip(self.blocks, factors or self.factors(who))):
+            x = block(x, f, caches[i] if caches else None, last and i == len(self.blocks) - 1)
         return self.norm(x)
 
     def logits(self, h: Tensor) -> Tensor: # (..., K)
@@ -213,7 +221,7 @@ class DAT(nn.Module):
         "Logits of the token after each position."
         return self.logits(self.features(z, session, ids))
 
-# %% ../nbs/04_dat.ipynb #ad2d17fb
+# %% ../nbs/04_dat.ipynb #fbcbf83e
 def draw(
     logits: Tensor, # (..., K)
     temperature: float=1., # 0 takes the most likely token
@@ -225,7 +233,7 @@ def draw(
     if u is None: u = torch.rand(cdf.shape[:-1], device=cdf.device)
     return torch.searchsorted(cdf, (u[..., None]*cdf[..., -1:])).squeeze(-1).clamp_max(logits.shape[-1] - 1)
 
-# %% ../nbs/04_dat.ipynb #15a66e7e
+# %% ../nbs/04_dat.ipynb #341db5b7
 def scheduled(
     z: Tensor, # (B, N, T) input tokens
     predicted: Tensor, # (B, N, T) the token drawn for position t + 1 from the logits at t
@@ -237,7 +245,7 @@ def scheduled(
     z[..., start:stop] = predicted[..., start-1:stop-1]
     return z
 
-# %% ../nbs/04_dat.ipynb #d37e1a9b
+# %% ../nbs/04_dat.ipynb #e2a3ac14
 def code_neighbours(
     codes: Tensor, # (K, C) codebook
     k: int=12, # neighbours
@@ -256,7 +264,7 @@ def replace_neighbours(
     pick = torch.randint(neighbours.shape[1], z.shape, device=z.device)
     return torch.where(torch.rand(z.shape, device=z.device) < p, neighbours[z, pick], z)
 
-# %% ../nbs/04_dat.ipynb #81d802ba
+# %% ../nbs/04_dat.ipynb #bdaa9532
 def _ce(logits, targets):
     "Cross-entropy that leaves out padded targets (-100)."
     return F.cross_entropy(logits.flatten(0, -2).float(), targets.flatten(), ignore_index=-100)
@@ -279,7 +287,7 @@ def dat_losses(
     if c.w_replace: terms['replace'] = _ce(dat(replace_neighbours(inputs, neighbours, c.replace), session, ids), targets)
     return dict(terms, total=terms['ce'] + c.w_sampling*terms.get('sampling', 0) + c.w_replace*terms.get('replace', 0))
 
-# %% ../nbs/04_dat.ipynb #214f5217
+# %% ../nbs/04_dat.ipynb #732a9c01
 def stratified(
     samples: int, # S
     shape: tuple, # of the numbers of one sample
@@ -290,7 +298,7 @@ def stratified(
     u = torch.rand((2, samples, *shape), generator=generator, device=device)
     return (u[0].argsort(0) + u[1]).clamp_max(samples - 1e-4)/samples
 
-# %% ../nbs/04_dat.ipynb #c4e5f34d
+# %% ../nbs/04_dat.ipynb #b916c967
 @torch.inference_mode()
 def rollout(
     dat: DAT,
@@ -308,7 +316,7 @@ def rollout(
     z, copies = z.to(dat.device), max(samples, 1)
     factors, caches = dat.factors(dat.identity(session, ids)), [KVCache(z.shape[-1] + steps) for _ in dat.blocks]
     generator = torch.Generator(dat.device).manual_seed(seed)
-    last = dat.logits(dat.features(z, session, ids, caches, factors)[:, :, -1]).repeat(copies, 1, 1)
+    last = dat.logits(dat.features(z, session, ids, caches, factors, last=True)[:, :, -1]).repeat(copies, 1, 1)
     for cache in caches: cache.repeat(copies)
     new = []
     for _ in range(steps):
@@ -317,15 +325,17 @@ def rollout(
         if len(new) < steps: last = dat.logits(dat.features(new[-1][..., None], session, ids, caches, factors)[:, :, -1])
     return torch.stack(new, -1).to(torch.uint8).unflatten(0, (copies, -1))
 
-# %% ../nbs/04_dat.ipynb #724453be
+# %% ../nbs/04_dat.ipynb #97524771
 def session_tokens(
     nq: NQ,
     session, # Session
     split: str, # 'train', 'val' or 'test'
-    offsets: bool=True, # in training, windows at every frame where trials are cut from continuous recordings
+    offsets: bool=True, # in training, trials from each of their first L frames, and windows of continuous recordings from every frame
 ) -> Tensor: # (n, N, T_d) int16; -1 pads shorter trials
     "Tokens of all trials (or windows) of a split, each encoded from its own start."
     spans = session.spans(split, offsets)
+    if split == 'train' and offsets and not session.pseudo_trials:
+        spans = np.concatenate([spans + [shift, 0] for shift in range(nq.config.window)])
     groups = {}
     for i, (start, stop) in enumerate(spans): groups.setdefault(stop-start, []).append(i)
     longest = -(-max(groups, default=0)//nq.config.window)
@@ -336,7 +346,7 @@ def session_tokens(
             out[part, :, :z.shape[-1]] = z.cpu().to(torch.int16)
     return out
 
-# %% ../nbs/04_dat.ipynb #8c7f54c2
+# %% ../nbs/04_dat.ipynb #10725e28
 class TokenBatches:
     "Batches (tokens, session, neurons) of one session each, a pure function of the step."
     def __init__(self,
@@ -366,7 +376,7 @@ class TokenBatches:
             z = z[:, ids]
         return z.long(), name, ids
 
-# %% ../nbs/04_dat.ipynb #34c23973
+# %% ../nbs/04_dat.ipynb #09bbb300
 @torch.no_grad()
 def sample_traces(
     dat: DAT,
@@ -396,7 +406,7 @@ def _sample_part(dat, nq, z, horizon, session, samples, temperature, seed, strat
     traces = detokenize(nq, both.flatten(0, 1))[:, z.shape[-1]*L:][:, :horizon]
     return traces.unflatten(0, new.shape[:2]).cpu().numpy()
 
-# %% ../nbs/04_dat.ipynb #0484922b
+# %% ../nbs/04_dat.ipynb #97267beb
 def forecast_score(
     dat: DAT,
     nq: NQ,
@@ -414,7 +424,7 @@ def forecast_score(
     futures = sample_traces(dat, nq, np.stack([y[:context] for y in ys]), longest, session.name, samples).mean(0)
     return float(np.mean([pearson(f[:len(y)-context], y[context:], axis=0).mean() for f, y in zip(futures, ys)]))
 
-# %% ../nbs/04_dat.ipynb #da9c5ab1
+# %% ../nbs/04_dat.ipynb #256324a7
 def dat_preset(
     scale: str, # 'tiny', 'small' or 'paper'
 ) -> tuple[DATConfig, TrainConfig]:
@@ -427,7 +437,7 @@ def dat_preset(
                TrainConfig(steps=600, lr=2e-3, weight_decay=.1, eval_every=150)),
         paper=(DATConfig(), TrainConfig(steps=8000, lr=1e-3, weight_decay=.1, eval_every=1000)))[scale]
 
-# %% ../nbs/04_dat.ipynb #8eff2dfb
+# %% ../nbs/04_dat.ipynb #b50a2acc
 def dat_groups(
     training: TrainConfig,
 ): # model -> parameter groups
@@ -439,7 +449,7 @@ def dat_groups(
                 dict(params=[p for n, p in named if not decayed(n, p)], weight_decay=0.)]
     return groups
 
-# %% ../nbs/04_dat.ipynb #53d0992c
+# %% ../nbs/04_dat.ipynb #68429eb9
 def _fit_dat(dat, nq, sessions, training, folder, name, trials, neurons, context, offsets, val_sessions=8):
     "Train what requires a gradient on the sessions' training trials; keep the best by validation forecast."
     batches = TokenBatches(nq, sessions, trials, neurons, training.seed, offsets)
@@ -454,7 +464,7 @@ def _fit_dat(dat, nq, sessions, training, folder, name, trials, neurons, context
         return dict(score=1 - corr, corr=corr)
     return fit(dat, batches, loss, training, validate=validate, groups=dat_groups(training), folder=folder, name=name)
 
-# %% ../nbs/04_dat.ipynb #77be2f28
+# %% ../nbs/04_dat.ipynb #cc78d3c5
 def train_dat(
     nq: NQ, # trained quantizer
     sessions, # held-in Sessions
@@ -474,7 +484,7 @@ def train_dat(
     _fit_dat(dat, nq, sessions, training, folder, 'DAT', trials, neurons, context, offsets)
     return dat.eval()
 
-# %% ../nbs/04_dat.ipynb #d080546f
+# %% ../nbs/04_dat.ipynb #8c6240cc
 def adapt(
     dat: DAT, # pretrained
     nq: NQ, # its tokenizer
@@ -496,7 +506,7 @@ def adapt(
         for n, p in dat.named_parameters(): p.requires_grad_(wanted[n])
     return dat.eval()
 
-# %% ../nbs/04_dat.ipynb #d57ccf57
+# %% ../nbs/04_dat.ipynb #ec2fe419
 VERSION = 1  # raise it when a change to this module makes old checkpoints wrong
 
 def save_dat(
@@ -515,7 +525,7 @@ def load_dat(
     dat.load_state_dict(state)
     return dat.to(best_device()).eval()
 
-# %% ../nbs/04_dat.ipynb #8c328ba6
+# %% ../nbs/04_dat.ipynb #48dcf7a7
 def dat_for(
     corpus, # Corpus; its held-in sessions train
     nq: NQ, # its quantizer
@@ -544,7 +554,7 @@ def adapt_training(
     "How new tables are trained: half the steps, five times the learning rate."
     return replace(training, steps=max(1, training.steps//2), lr=5*training.lr, eval_every=max(1, training.eval_every//2))
 
-# %% ../nbs/04_dat.ipynb #c0da567d
+# %% ../nbs/04_dat.ipynb #4e3a022f
 @torch.inference_mode()
 def influence(
     dat: DAT,
