@@ -18,6 +18,8 @@ STAMP := .venv/.ready
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # One thread a process: with several, the notebooks tested side by side are five times slower.
 TESTING := OMP_NUM_THREADS=1
+# Threads that wait sleep: spinning, they slow a training step many times when something else runs beside it.
+export OMP_WAIT_POLICY ?= passive
 
 # nbdev writes its Jupyter hook (clean on save) to the home folder, for every project: keep it in .venv.
 HOOKS = GIT_CONFIG_GLOBAL=$${GIT_CONFIG_GLOBAL:-$$HOME/.gitconfig} HOME=$(CURDIR)/.venv nbdev_install_hooks >/dev/null \
