@@ -5,7 +5,7 @@ __all__ = ['SPLITS', 'SCHEMA', 'SOURCES', 'windows_of', 'Recording', 'open_h5', 
            'train_statistics', 'Session', 'prepare', 'checksum_of', 'save_session', 'open_session', 'save_recording',
            'open_recording', 'Corpus', 'Source', 'data_root', 'load']
 
-# %% ../nbs/01_data.ipynb #56468417
+# %% ../nbs/01_data.ipynb #0d696857
 import h5py, hashlib, importlib, inspect, json, os
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ import numpy as np
 from scipy.signal import lfilter
 from .core import *
 
-# %% ../nbs/01_data.ipynb #3e7dea4a
+# %% ../nbs/01_data.ipynb #1515f3c2
 def _intervals(name, spans, n_frames, who):
     "Check `spans` and return them as (n, 2) int64."
     spans = np.asarray(spans)
@@ -32,14 +32,14 @@ def _intervals(name, spans, n_frames, who):
         raise ValueError(f'{who}: {name} {i} {spans[i].tolist()} and {i+1} {spans[i+1].tolist()} overlap or are out of order; sort them and leave none sharing frames')
     return spans
 
-# %% ../nbs/01_data.ipynb #26b29d8e
+# %% ../nbs/01_data.ipynb #55cf22a9
 def _segment_of(spans, segments):
     "Index of the segment that contains each interval, -1 where none does."
     i = np.searchsorted(segments[:, 0], spans[:, 0], 'right') - 1
     inside = (i >= 0) & (spans[:, 1] <= segments[np.maximum(i, 0), 1])
     return np.where(inside, i, -1)
 
-# %% ../nbs/01_data.ipynb #9b1e6057
+# %% ../nbs/01_data.ipynb #1c68a0ed
 def windows_of(
     segments, # (m, 2) segments [start, stop), or a number of frames
     length: int=80, # frames a window
@@ -50,7 +50,7 @@ def windows_of(
     starts = [np.arange(a, b - length + 1, length) for a, b in segments]
     return np.concatenate([np.stack([s, s + length], 1) for s in starts]).astype(np.int64)
 
-# %% ../nbs/01_data.ipynb #850f5a02
+# %% ../nbs/01_data.ipynb #9bd0fa8d
 _CHUNK = 1024 # frames read or filtered at a time
 
 def _check_traces(traces, who):
@@ -66,7 +66,7 @@ def _check_traces(traces, who):
                          f'{" …" if np.count_nonzero(bad) > 8 else ""}; leave these neurons out or mend the frames first')
     return traces
 
-# %% ../nbs/01_data.ipynb #f30b3234
+# %% ../nbs/01_data.ipynb #00d0d9f2
 def _check_columns(name, columns, n, of, who):
     "Check that every array of a dict has `n` rows."
     columns = {k: np.asarray(v) for k, v in columns.items()}
@@ -74,7 +74,7 @@ def _check_columns(name, columns, n, of, who):
     if wrong: raise ValueError(f'{who}: {name} of shapes {wrong}; expected {n} rows, one a {of}')
     return columns
 
-# %% ../nbs/01_data.ipynb #4b99374f
+# %% ../nbs/01_data.ipynb #b5ec7841
 @dataclass(eq=False)
 class Recording:
     "Traces as recorded, with their trials and behaviour; validates itself and raises ValueError that says what is wrong where."
@@ -96,7 +96,7 @@ class Recording:
 
     def __post_init__(self): _check_recording(self)
 
-# %% ../nbs/01_data.ipynb #1e03fc41
+# %% ../nbs/01_data.ipynb #bde50bbc
 def _check_recording(r):
     who = f'{r.source or "recording"} (subject {r.subject}, session {r.session})'
     if not isinstance(r.traces, StoredTraces): r.traces = _check_traces(r.traces, who)
@@ -112,7 +112,7 @@ def _check_recording(r):
     r.neurons = _check_columns('neurons', r.neurons, N, 'neuron', who)
     r.trial_info = _check_columns('trial_info', r.trial_info, len(r.trials), 'trial', who)
 
-# %% ../nbs/01_data.ipynb #f971c898
+# %% ../nbs/01_data.ipynb #7867ef08
 def open_h5(
     path, # the HDF5 file
 ) -> h5py.File: # open for reading
@@ -124,7 +124,7 @@ def open_h5(
         kind = 'a damaged or truncated HDF5 file' if h5py.is_hdf5(path) else 'not an HDF5 file'
         raise OSError(f'{path}: {kind} of {path.stat().st_size:,} bytes ({error}); download or make it again') from error
 
-# %% ../nbs/01_data.ipynb #55e7a9ef
+# %% ../nbs/01_data.ipynb #440e3ad0
 class StoredTraces:
     "(T, N) float32 traces that stay in their HDF5 file: slices are read when asked for."
     def __init__(self, path):
@@ -145,7 +145,7 @@ class StoredTraces:
     def __array__(self, dtype=None, copy=None): return self[:].astype(dtype or self.dtype, copy=False)
     def __getstate__(self): return {**self.__dict__, '_file': None}
 
-# %% ../nbs/01_data.ipynb #be305dda
+# %% ../nbs/01_data.ipynb #27c097b9
 def ema(
     traces, # (T, N) any unit, an array or StoredTraces
     alpha: float=.15, # weight of the newest frame, in (0, 1]; 1 leaves the traces as they are
@@ -163,7 +163,7 @@ def ema(
             out[a:b], state = lfilter([alpha], [1, alpha - 1], np.asarray(traces[a:b], np.float64), axis=0, zi=state)
     return out
 
-# %% ../nbs/01_data.ipynb #380eb13d
+# %% ../nbs/01_data.ipynb #85aaa3d2
 SPLITS = ('train', 'val', 'test')
 
 def split_trials(
@@ -181,7 +181,7 @@ def split_trials(
     split = np.repeat(SPLITS, np.diff([0, first, max(first, second), n]))
     return split[np.random.default_rng(seed).permutation(n)]
 
-# %% ../nbs/01_data.ipynb #60afd7cd
+# %% ../nbs/01_data.ipynb #5d3bfd8a
 def hold_out(
     subjects, # names of the animals, repeats allowed
     n=.25, # how many to hold out, or their fraction (below 1), rounded
@@ -194,7 +194,7 @@ def hold_out(
         raise ValueError(f'cannot hold out {count} of {len(subjects)} subjects ({", ".join(subjects[:8])}): expected 0 to {len(subjects) - 1}')
     return sorted(np.random.default_rng(seed).permutation(subjects)[:count].tolist())
 
-# %% ../nbs/01_data.ipynb #96924f7b
+# %% ../nbs/01_data.ipynb #cdebcfe2
 def train_statistics(
     traces, # (T, N) smoothed, an array or StoredTraces
     trials: np.ndarray, # (k, 2) training trials only
@@ -209,7 +209,7 @@ def train_statistics(
     flat = sd <= 1e-6*np.abs(mean)
     return mean.astype(np.float32), np.where(flat, 1, sd).astype(np.float32), np.flatnonzero(flat)
 
-# %% ../nbs/01_data.ipynb #b8b05924
+# %% ../nbs/01_data.ipynb #0788e929
 class _Reading:
     "What a session can do with its fields."
     n_neurons = property(lambda self: self.traces.shape[1])
@@ -275,7 +275,7 @@ class _Reading:
         "Close the file behind stored traces; the next read opens it again."
         if isinstance(self.traces, StoredTraces): self.traces.close()
 
-# %% ../nbs/01_data.ipynb #c74c630f
+# %% ../nbs/01_data.ipynb #ed8d8b0f
 @dataclass(eq=False, repr=False)
 class Session(_Reading):
     "A prepared recording: smoothed, cut, split, and the scale of each neuron from its training trials; `len` counts trials."
@@ -300,7 +300,7 @@ class Session(_Reading):
     meta: dict = field(default_factory=dict)
     notes: list = field(default_factory=list)
 
-# %% ../nbs/01_data.ipynb #a6eb6b00
+# %% ../nbs/01_data.ipynb #fb9eb575
 def prepare(
     recording: Recording,
     alpha: float=.15, # weight of the newest frame; 1: no smoothing
@@ -314,7 +314,7 @@ def prepare(
     shared = {k: getattr(r, k) for k in ('subject', 'rate', 'trials', 'segments', 'behaviour', 'neurons', 'trial_info', 'units', 'pseudo_trials', 'source', 'checksum', 'meta')}
     return Session(name=r.session, traces=traces, split=split, mean=mean, sd=sd, alpha=alpha, seed=seed, notes=[*r.notes, *notes], **shared)
 
-# %% ../nbs/01_data.ipynb #8965aa0b
+# %% ../nbs/01_data.ipynb #3c8ecfa4
 SCHEMA = 1 # version of the store's layout
 
 def checksum_of(
@@ -326,7 +326,7 @@ def checksum_of(
         while block := f.read(1 << 20): digest.update(block)
     return f'sha256:{digest.hexdigest()}'
 
-# %% ../nbs/01_data.ipynb #1f1ffd01
+# %% ../nbs/01_data.ipynb #02348f67
 def _put(group, name, values):
     values = np.asarray(values)
     text = values.dtype.kind in 'UO'
@@ -339,7 +339,7 @@ def _put_traces(file, traces):
     data = file.create_dataset('traces', (T, N), np.float32, chunks=(rows, N))
     for a in range(0, T, 8*rows): data[a:a + 8*rows] = traces[a:a + 8*rows]
 
-# %% ../nbs/01_data.ipynb #7519640d
+# %% ../nbs/01_data.ipynb #27e8e321
 def _save(obj, path, kind):
     "Write a Recording or Session: arrays as datasets, dicts of arrays as groups, the rest as one JSON header."
     header = {}
@@ -355,7 +355,7 @@ def _save(obj, path, kind):
         f['header'] = json.dumps(header, default=lambda v: v.tolist())
     return Path(path)
 
-# %% ../nbs/01_data.ipynb #4c2ca9b4
+# %% ../nbs/01_data.ipynb #a3606f62
 def _open(path, kind, cls):
     "Read a Recording or Session; its traces stay in the file."
     with open_h5(path) as f:
@@ -368,7 +368,7 @@ def _open(path, kind, cls):
             fields[name] = {k: _get(d) for k, d in node.items()} if isinstance(node, h5py.Group) else _get(node)
     return cls(traces=StoredTraces(path), **fields)
 
-# %% ../nbs/01_data.ipynb #e5f7520a
+# %% ../nbs/01_data.ipynb #38495c45
 def save_session(
     session: Session,
     path, # the HDF5 file to write
@@ -382,7 +382,7 @@ def open_session(
     "Open a stored session; raises FileNotFoundError, OSError (truncated) or ValueError (another kind or schema) that name the file."
     return _open(path, 'session', Session)
 
-# %% ../nbs/01_data.ipynb #e023d0a0
+# %% ../nbs/01_data.ipynb #91d53725
 def save_recording(
     recording: Recording,
     path, # the HDF5 file to write
@@ -396,7 +396,7 @@ def open_recording(
     "Open a stored recording; raises as `open_session`."
     return _open(path, 'recording', Recording)
 
-# %% ../nbs/01_data.ipynb #7e4ffcb7
+# %% ../nbs/01_data.ipynb #79ede055
 class Corpus:
     "Sessions by name, opened on demand, the last `keep` of them kept; held in or held out by animal."
     def __init__(self,
@@ -434,7 +434,7 @@ class Corpus:
         names = {'held-in': self.held_in, 'held-out': self.held_out, 'all': self.names}
         return (self[name] for name in names[choose('sessions', which, names)])
 
-# %% ../nbs/01_data.ipynb #ba7e5cd5
+# %% ../nbs/01_data.ipynb #07a193fa
 @dataclass(frozen=True)
 class Source:
     "One entry of the registry of data sets."
@@ -454,7 +454,7 @@ SOURCES = {
     'sun': Source('mouse hippocampus, cue-delay-choice navigation (Sun et al. 2025)',
         'https://doi.org/10.25378/janelia.27273552, split archives to be unpacked together', 'see the page', 'the unpacked animals, each with gimbl/ and multi/')}
 
-# %% ../nbs/01_data.ipynb #d1e19d93
+# %% ../nbs/01_data.ipynb #f5b58c32
 def data_root(
     name: str, # of a data set in SOURCES
     root=None, # its folder; None: $CALM_NB_DATA/<name>
@@ -468,7 +468,7 @@ def data_root(
     raise FileNotFoundError(f'{name}: {found}.\n  data: {source.what}\n  download: {source.where}\n  size: {source.size}\n'
         f'  put {source.place} into one folder and pass it as root=…, or into $CALM_NB_DATA/{name}')
 
-# %% ../nbs/01_data.ipynb #138b9e6b
+# %% ../nbs/01_data.ipynb #2770cd3d
 def load(
     name: str, # of a data set in SOURCES
     root=None, # folder of its files; None: $CALM_NB_DATA/<name>

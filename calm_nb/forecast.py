@@ -9,7 +9,7 @@ __all__ = ['MIN_HORIZON', 'LEVELS', 'horizon_trials', 'trial_batches', 'Forecast
            'model_color', 'draw_traces', 'label_traces', 'draw_steps', 'draw_bars', 'draw_calibration',
            'figure_forecast', 'panel_letter', 'CalM', 'small_data', 'only', 'calm_for']
 
-# %% ../nbs/05_forecast.ipynb #4d66e086
+# %% ../nbs/05_forecast.ipynb #03b07342
 import time, zlib
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -25,7 +25,7 @@ from .dat import DAT, adapt, adapt_training, dat_for, dat_preset, load_dat, samp
 from .nq import NQ, check_traces, load_nq, nq_for, nq_preset, save_nq, train_nq
 from .training import load_pretrained, save_pretrained
 
-# %% ../nbs/05_forecast.ipynb #c5d574f3
+# %% ../nbs/05_forecast.ipynb #4fce6a6e
 MIN_HORIZON = 3  # frames
 
 def horizon_trials(
@@ -43,7 +43,7 @@ def horizon_trials(
     steps = np.full_like(rest, horizon) if horizon else rest
     return {int(h): trials[kept & (steps == h)] for h in np.unique(steps[kept])}, trials[~kept]
 
-# %% ../nbs/05_forecast.ipynb #eccb72b5
+# %% ../nbs/05_forecast.ipynb #b3f58a05
 def trial_batches(
     session, # Session
     groups: dict, # {H: trial indices}, from horizon_trials
@@ -57,7 +57,7 @@ def trial_batches(
             z = np.stack([np.asarray(session.trial(int(i)))[:context+steps] for i in chosen])
             yield chosen, z[:, :context], z[:, context:]
 
-# %% ../nbs/05_forecast.ipynb #40e1fccb
+# %% ../nbs/05_forecast.ipynb #9c35dead
 @dataclass
 class Forecast:
     "What a forecaster says about a batch of trials, z-scored; raises ValueError for shapes that do not match or NaN."
@@ -80,7 +80,7 @@ class Forecast:
         if self.samples is None: return np.broadcast_to(self.mean, (*np.shape(q), *self.mean.shape))
         return np.quantile(self.samples, q, axis=0, method='weibull')
 
-# %% ../nbs/05_forecast.ipynb #2350e08b
+# %% ../nbs/05_forecast.ipynb #06f1ceb1
 class Forecaster(Protocol):
     "Anything that forecasts: baselines, CalM, yours."
     name: str
@@ -89,7 +89,7 @@ class Forecaster(Protocol):
     def forecast(self, context, horizon, session): # (B, C, N) z-scored, H frames, Session -> Forecast
         "Forecast H frames after the context."
 
-# %% ../nbs/05_forecast.ipynb #0803a72b
+# %% ../nbs/05_forecast.ipynb #1e9a725a
 def trial_corr(
     mean: np.ndarray, # (B, H, N) forecast
     target: np.ndarray, # (B, H, N) truth
@@ -97,7 +97,7 @@ def trial_corr(
     "Pearson's r over the horizon of each trial and neuron (constant: 0), averaged over neurons."
     return pearson(mean, target, axis=1).mean(-1)
 
-# %% ../nbs/05_forecast.ipynb #6f4cb2e1
+# %% ../nbs/05_forecast.ipynb #6f35b9b5
 def concat_corr(
     means: list, # of (B, H, N) forecasts; H may differ
     targets: list, # of (B, H, N), the truth
@@ -106,7 +106,7 @@ def concat_corr(
     flat = lambda parts: np.concatenate([p.reshape(-1, p.shape[-1]) for p in parts])
     return pearson(flat(means), flat(targets), axis=0)
 
-# %% ../nbs/05_forecast.ipynb #2a84acc8
+# %% ../nbs/05_forecast.ipynb #e0ec1c73
 def crps(
     samples: np.ndarray, # (S, ...) draws of the forecast
     target: np.ndarray, # (...) truth
@@ -119,7 +119,7 @@ def crps(
     pairs = np.tensordot(2.*np.arange(1, s+1) - s - 1, np.sort(samples, 0).astype(float), 1)
     return error - pairs / (s*(s-1) if fair else s*s)
 
-# %% ../nbs/05_forecast.ipynb #ed281191
+# %% ../nbs/05_forecast.ipynb #819dcb66
 def forecast_crps(
     forecast: Forecast,
     target: np.ndarray, # (B, H, N) truth
@@ -127,7 +127,7 @@ def forecast_crps(
     "Fair CRPS of a forecast with samples; absolute error of a point forecast."
     return crps(forecast.mean[None] if forecast.samples is None else forecast.samples, target)
 
-# %% ../nbs/05_forecast.ipynb #468f6d2a
+# %% ../nbs/05_forecast.ipynb #8298814a
 LEVELS = np.arange(1, 20)/20  # nominal coverage of the central intervals
 
 def rank_histogram(
@@ -147,7 +147,7 @@ def coverage(
     inside = np.clip(np.minimum(high, edges[1:]) - np.maximum(low, edges[:-1]), 0, None) * len(ranks)
     return inside @ ranks / ranks.sum()
 
-# %% ../nbs/05_forecast.ipynb #a2fbe619
+# %% ../nbs/05_forecast.ipynb #a3ff37da
 def pad_steps(
     parts: list, # of (B, H, ...) arrays; H may differ
 ) -> np.ndarray: # (all trials, longest H, ...), NaN after a trial's end
@@ -165,7 +165,7 @@ def step_corr(
     reach = np.isfinite(target[:, :, 0]).T
     return np.array([pearson(mean[r, h], target[r, h], axis=0).mean() if r.sum() > 2 else np.nan for h, r in enumerate(reach)])
 
-# %% ../nbs/05_forecast.ipynb #ed56f41a
+# %% ../nbs/05_forecast.ipynb #ea1cc604
 @dataclass
 class Copy:
     "Repeat the last context frame."
@@ -175,7 +175,7 @@ class Copy:
         "The last frame of the context, `horizon` times."
         return Forecast(np.repeat(context[:, -1:], horizon, axis=1))
 
-# %% ../nbs/05_forecast.ipynb #ea22bc53
+# %% ../nbs/05_forecast.ipynb #2f26188e
 @dataclass
 class TrialMean:
     "The mean training trial of a session, frame by frame; raises ValueError for a session it was not fitted on."
@@ -195,7 +195,7 @@ class TrialMean:
         frames = np.minimum(np.arange(horizon) + context.shape[1], len(mean)-1)
         return Forecast(np.repeat(mean[None, frames], len(context), axis=0))
 
-# %% ../nbs/05_forecast.ipynb #fa2959e0
+# %% ../nbs/05_forecast.ipynb #5ec60581
 def fitted(
     fits: dict, # session name -> what was learned
     session, # Session
@@ -206,7 +206,7 @@ def fitted(
     known = ', '.join(map(repr, fits)) or 'none'
     raise ValueError(f'{name} was not fitted on session {session.name!r} (fitted: {known}): call fit([session]) first')
 
-# %% ../nbs/05_forecast.ipynb #c01d7201
+# %% ../nbs/05_forecast.ipynb #2c717fbc
 def ridge_solve(
     xx: np.ndarray, # (..., k, k) X'X; column 0 of X is 1
     xy: np.ndarray, # (..., k, m) X'Y
@@ -217,7 +217,7 @@ def ridge_solve(
     if xx.ndim == 2: return linalg.solve(xx + ridge*xx[0, 0]*free, xy, assume_a='pos')
     return np.linalg.solve(xx + (ridge*xx[..., 0, 0])[..., None, None]*free, xy)
 
-# %% ../nbs/05_forecast.ipynb #c070dddc
+# %% ../nbs/05_forecast.ipynb #e0c5fa5b
 def context_moments(
     sessions: list, # of Session
     split: str, # whose trials
@@ -238,7 +238,7 @@ def context_moments(
             yy[:h] += (y*y).sum(0)
     return xx, xy, yy
 
-# %% ../nbs/05_forecast.ipynb #52cc3feb
+# %% ../nbs/05_forecast.ipynb #849e1a70
 @dataclass
 class UnivariateLinear:
     "One ridge map from a neuron's context to its horizon, shared by all neurons and sessions; raises ValueError without training trials."
@@ -264,7 +264,7 @@ class UnivariateLinear:
         w = self.map[np.minimum(np.arange(horizon), len(self.map)-1), :, 0]
         return Forecast(w[:, 0, None] + np.einsum('hc,bcn->bhn', w[:, 1:], context))
 
-# %% ../nbs/05_forecast.ipynb #373aaef3
+# %% ../nbs/05_forecast.ipynb #4c87aec1
 def lagged(
     trial: np.ndarray, # (T, N) z-scored
     order: int, # p
@@ -275,7 +275,7 @@ def lagged(
     lags = [trial[order-k:order-k+rows] for k in range(1, order+1)]
     return np.concatenate([np.ones((rows, 1)), *lags], 1), trial[order:]
 
-# %% ../nbs/05_forecast.ipynb #2e99ad5b
+# %% ../nbs/05_forecast.ipynb #47e146e8
 def var_moments(
     session, # Session
     order: int, # p
@@ -290,7 +290,7 @@ def var_moments(
     if np.ndim(xx) < 2: raise ValueError(f'session {session.name}: no training trial is longer than {order} frames')
     return xx, xy, yy
 
-# %% ../nbs/05_forecast.ipynb #1089081e
+# %% ../nbs/05_forecast.ipynb #97dde40c
 @dataclass
 class VarFit:
     "A fitted vector autoregression."
@@ -313,7 +313,7 @@ def var_fit(
     cov = residual / max(xx[0, 0] - np.trace(hat), 1)
     return VarFit(order, ridge, coef, np.linalg.cholesky((cov + cov.T)/2 + 1e-9*np.eye(len(cov))))
 
-# %% ../nbs/05_forecast.ipynb #bd3f6e4f
+# %% ../nbs/05_forecast.ipynb #4eb6f937
 def var_rollout(
     coef: np.ndarray, # (1+pN, N), from var_fit
     context: np.ndarray, # (B, C, N) with C ≥ p
@@ -331,7 +331,7 @@ def var_rollout(
         state = np.concatenate([y, state[:, :-n]], 1)
     return np.stack(out, 1)
 
-# %% ../nbs/05_forecast.ipynb #f3f0d642
+# %% ../nbs/05_forecast.ipynb #d8252fab
 def var_error(
     coef: np.ndarray, # (1+pN, N)
     batches: list, # of (indices, past, future), from trial_batches
@@ -355,7 +355,7 @@ def var_grid(
     size = {p: 1 + p*session.n_neurons for p in orders}
     return {(p, r): var_error(ridge_solve(xx[:k, :k], xy[:k], r), batches) for p, k in size.items() for r in ridges}
 
-# %% ../nbs/05_forecast.ipynb #11b87a3e
+# %% ../nbs/05_forecast.ipynb #ea78d158
 def spread_scores(
     forecaster: Forecaster, # with samples
     session, # Session
@@ -370,7 +370,7 @@ def spread_scores(
         trials += len(past)
     return total/trials
 
-# %% ../nbs/05_forecast.ipynb #bbfb0605
+# %% ../nbs/05_forecast.ipynb #e017bfda
 @dataclass
 class RidgeVAR:
     "Ridge vector autoregression, one a session, order and ridge by validation forecast error; with `samples`, Gaussian futures too."
@@ -404,7 +404,7 @@ class RidgeVAR:
         draw = lambda: rng.standard_normal((horizon, len(context), len(factor)), dtype='float32') @ factor
         return Forecast(mean, np.stack([var_rollout(coef, context.astype('float32'), horizon, draw()) for _ in range(self.samples)]))
 
-# %% ../nbs/05_forecast.ipynb #556f3274
+# %% ../nbs/05_forecast.ipynb #3b851b5e
 def find_trials(
     session, # Session
     context: np.ndarray, # (B, C, N) first frames of trials, as trial_batches gives them
@@ -428,7 +428,7 @@ class Oracle:
         futures = oracle(session, find_trials(session, context), context.shape[1], self.samples, self.seed)
         return Forecast.from_samples(np.asarray(futures)[:, :, :horizon])
 
-# %% ../nbs/05_forecast.ipynb #108e60b0
+# %% ../nbs/05_forecast.ipynb #6b443d91
 @dataclass
 class Evaluation:
     "All scores of one forecaster on one session."
@@ -466,7 +466,7 @@ def evaluate(
         parts.append(score_batch(trials, forecast, future))
     return collect(forecaster.name, session, context, parts, dict(trials_skipped=len(skipped), seconds=seconds))
 
-# %% ../nbs/05_forecast.ipynb #72ec37bb
+# %% ../nbs/05_forecast.ipynb #418972eb
 def score_batch(
     trials: np.ndarray, # (B,) indices
     forecast: Forecast,
@@ -496,7 +496,7 @@ def collect(
     return Evaluation(model, session.name, float(session.rate), context, scores, np.concatenate(all_of('trials')), per_trial['corr'],
                       neurons, step_corr(all_of('mean'), all_of('future')), np.nanmean(pad_steps(all_of('crps_steps')), 0), held)
 
-# %% ../nbs/05_forecast.ipynb #90d7dbd3
+# %% ../nbs/05_forecast.ipynb #cf615d92
 def score_table(
     evaluations: list, # of Evaluation
     dataset: str,
@@ -510,7 +510,7 @@ def score_table(
     rows = [(dataset, scale, split, e.session, e.model, seed, metric, float(value)) for e in evaluations for metric, value in e.scores.items()]
     return pd.DataFrame(rows, columns='dataset scale split session model seed metric value'.split()).dropna(ignore_index=True)
 
-# %% ../nbs/05_forecast.ipynb #bef48db5
+# %% ../nbs/05_forecast.ipynb #230bc91f
 def curve_table(
     evaluations: list, # of Evaluation
     dataset: str,
@@ -528,7 +528,7 @@ def curve_table(
         rows += [(dataset, scale, split, e.session, e.model, seed, name, float(x), float(y)) for name, c in curves.items() for x, y in zip(*c)]
     return pd.DataFrame(rows, columns='dataset scale split session model seed curve x value'.split()).dropna(ignore_index=True)
 
-# %% ../nbs/05_forecast.ipynb #5ad120a6
+# %% ../nbs/05_forecast.ipynb #dfa73f0b
 def summary(
     scores, # DataFrame, from score_table or its csv
     metrics: tuple=('corr', 'corr_concat', 'mse', 'crps', 'calibration', 'seconds'), # columns, in this order
@@ -540,7 +540,7 @@ def summary(
     order = chosen[['split', 'model']].drop_duplicates()
     return table.reindex(index=list(order.itertuples(index=False, name=None)), columns=[m for m in metrics if m in table]).fillna('–').reset_index()
 
-# %% ../nbs/05_forecast.ipynb #8c1e4552
+# %% ../nbs/05_forecast.ipynb #fc22a069
 def forecast_example(
     forecaster: Forecaster, # fitted
     session, # Session
@@ -560,7 +560,7 @@ def forecast_example(
                 corr=r[chosen].round(4).tolist(), band=f.samples is not None, truth=z[0][:, chosen].astype(float).round(4).tolist(),
                 low=low.tolist(), median=median.tolist(), high=high.tolist())
 
-# %% ../nbs/05_forecast.ipynb #61e3dbd4
+# %% ../nbs/05_forecast.ipynb #db54d0c2
 def model_color(model: str): # name of a forecaster -> colour
     "The colour of a model in every figure; brown for one that has none of its own."
     return COLORS.get(model, '#8C6D46')
@@ -601,7 +601,7 @@ def label_traces(
     ax.text(1.045, middle, '1 s.d.', transform=beside, va='center', fontsize=7, color='#333333')
     low, high = ax.get_ylim(); ax.set_ylim(low, high + .09*(high-low))
 
-# %% ../nbs/05_forecast.ipynb #9240427f
+# %% ../nbs/05_forecast.ipynb #062d488a
 def draw_steps(
     ax, # matplotlib Axes
     curves, # DataFrame, from curve_table
@@ -610,6 +610,9 @@ def draw_steps(
     "A score by time after the context, averaged over sessions."
     names = {'corr': 'correlation over trials', 'crps': 'CRPS (s.d.)'}
     chosen = curves[curves.curve == choose('curve', curve, names)]
+    frame = chosen.groupby('session').x.min().max()
+    chosen = chosen.assign(x=(chosen.x/frame).round()*frame)  # sessions of different rates share the slowest one's frames
+    chosen = chosen[chosen.x <= chosen.groupby('session').x.max().min()]  # as far as all sessions reach
     for model in chosen.model.unique():
         line = chosen[chosen.model == model].groupby('x').value.mean()
         style = dict(ls=(0, (4, 2)), lw=1.1) if model == 'Oracle' else dict(lw=2 if model == 'CalM' else 1.4)
@@ -638,7 +641,7 @@ def draw_bars(
     ax.set(ylabel='correlation within trials' if metric == 'corr' else metric, xticks=range(len(models)))
     ax.set_xticklabels(models, rotation=35, ha='right', rotation_mode='anchor')
 
-# %% ../nbs/05_forecast.ipynb #67f635f2
+# %% ../nbs/05_forecast.ipynb #3cf67588
 def draw_calibration(
     ax, # matplotlib Axes
     curves, # DataFrame, from curve_table
@@ -658,7 +661,7 @@ def figure_forecast(
     curves, # DataFrame, from curve_table
     examples: list, # two dicts from forecast_example
 ): # matplotlib Figure
-    "Example traces above; below, correlation by horizon, correlation by model, calibration."
+    "Example traces above; below, correlation by horizon (CRPS where sessions have under 3 trials), correlation by model, calibration."
     import matplotlib.pyplot as plt
     use_style()
     fig = plt.figure(figsize=(7.2, 5.6))
@@ -667,7 +670,7 @@ def figure_forecast(
         draw_traces(ax, example); label_traces(ax, example); panel_letter(ax, letter)
         ax.set_title(f"{example['model']}, trial {example['trial']} of session {example['session']}", loc='left')
     left, middle, right = bottom.subplots(1, 3)
-    draw_steps(left, curves); draw_bars(middle, scores); draw_calibration(right, curves)
+    draw_steps(left, curves, 'corr' if (curves.curve == 'corr').any() else 'crps'); draw_bars(middle, scores); draw_calibration(right, curves)
     bottom.legend(*left.get_legend_handles_labels(), loc='outside lower center', ncols=8, handlelength=1.6)
     for ax, letter in zip((left, middle, right), 'CDE'): panel_letter(ax, letter); ax.set_box_aspect(.9)
     return fig
@@ -676,7 +679,7 @@ def panel_letter(ax, letter: str): # matplotlib Axes, 'A'
     "A bold letter at the panel's upper left corner."
     ax.annotate(letter, (0, 1), xycoords='axes fraction', xytext=(-26, 6), textcoords='offset points', fontsize=10, fontweight='bold')
 
-# %% ../nbs/05_forecast.ipynb #231c1892
+# %% ../nbs/05_forecast.ipynb #549a609d
 @dataclass
 class CalM:
     "The paper's model as a forecaster: NQ tokens, DAT rollouts; `fit` trains or adapts it, `forecast` continues traces."
@@ -717,7 +720,7 @@ class CalM:
         "The greedy future is a point; sampled ones are a distribution."
         return Forecast.from_samples(futures) if self.samples else Forecast(futures[0])
 
-# %% ../nbs/05_forecast.ipynb #da80d537
+# %% ../nbs/05_forecast.ipynb #b21706ce
 def _forecast_recorded(self, traces, horizon, name, frames):
     "Smooth, scale, forecast, and scale back."
     if name is None and len(self.scalers) != 1: raise ValueError(f'this model knows {len(self.scalers)} sessions: name one of {", ".join(list(self.scalers)[:5])}…')
@@ -733,7 +736,7 @@ def _forecast_recorded(self, traces, horizon, name, frames):
 
 CalM.forecast_recorded = _forecast_recorded
 
-# %% ../nbs/05_forecast.ipynb #ef48e457
+# %% ../nbs/05_forecast.ipynb #52e93af5
 def _save(self, folder):
     "Write the model to a folder: nq/, dat/, scalers/ and nothing pickled."
     folder = Path(folder)
@@ -753,13 +756,13 @@ def _load(cls, folder, **changes):
 
 CalM.save_pretrained, CalM.from_pretrained = _save, _load
 
-# %% ../nbs/05_forecast.ipynb #dea14b60
+# %% ../nbs/05_forecast.ipynb #c91611f4
 def small_data() -> dict: # arguments of train_dat
     "Settings of the `small` transformer for a few hundred frames a session."
     config, training = dat_preset('small')
     return dict(config=replace(config, dropout=.3, silence=.5), training=replace(training, steps=200, eval_every=40), trials=2)
 
-# %% ../nbs/05_forecast.ipynb #48a7ac9b
+# %% ../nbs/05_forecast.ipynb #ac7acc3b
 def only(
     corpus, # Corpus
     name: str, # of a session

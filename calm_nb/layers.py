@@ -3,13 +3,13 @@
 # %% auto #0
 __all__ = ['rope_angles', 'apply_rope', 'KVCache', 'Attention', 'FeedForward', 'Block', 'init_weights']
 
-# %% ../nbs/00a_layers.ipynb #6f601a42
+# %% ../nbs/00a_layers.ipynb #fed3d213
 import math, torch
 from torch import nn, Tensor
 from torch.nn import functional as F
 from einops import rearrange
 
-# %% ../nbs/00a_layers.ipynb #e9c860ee
+# %% ../nbs/00a_layers.ipynb #ea7c58bc
 def rope_angles(
     positions: Tensor, # (T,) positions in steps, integer or real
     dim: int, # D, size of a head, even
@@ -21,7 +21,7 @@ def rope_angles(
     angles = positions.float()[:, None] * freqs
     return angles.cos(), angles.sin()
 
-# %% ../nbs/00a_layers.ipynb #40be9f41
+# %% ../nbs/00a_layers.ipynb #743d50c7
 def apply_rope(
     x: Tensor, # (..., T, D) queries or keys
     cos: Tensor, # (T, D/2)
@@ -32,7 +32,7 @@ def apply_rope(
     a, b = x.chunk(2, -1)
     return torch.cat([a*cos - b*sin, b*cos + a*sin], -1)
 
-# %% ../nbs/00a_layers.ipynb #248b5f5a
+# %% ../nbs/00a_layers.ipynb #4ad08384
 class KVCache:
     "Keys and values of the positions seen so far, in one preallocated buffer."
     def __init__(self,
@@ -62,7 +62,7 @@ class KVCache:
         self.keys[:, :, :self.used], self.values[:, :, :self.used] = keys, values
         return self
 
-# %% ../nbs/00a_layers.ipynb #cd7081ff
+# %% ../nbs/00a_layers.ipynb #88b149e1
 class Attention(nn.Module):
     "Multi-head attention on SDPA: causal with RoPE along time, or bidirectional without positions across neurons."
     def __init__(self,
@@ -96,7 +96,7 @@ class Attention(nn.Module):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=self.dropout if self.training else 0.,
             is_causal=self.causal and not start and q.shape[2] > 1)
 
-# %% ../nbs/00a_layers.ipynb #1cc6ec80
+# %% ../nbs/00a_layers.ipynb #124459e2
 class FeedForward(nn.Sequential):
     "Linear d → hidden, GELU, linear hidden → d, without biases."
     def __init__(self,
@@ -106,7 +106,7 @@ class FeedForward(nn.Sequential):
         hidden = hidden or 4*dim
         super().__init__(nn.Linear(dim, hidden, bias=False), nn.GELU(), nn.Linear(hidden, dim, bias=False))
 
-# %% ../nbs/00a_layers.ipynb #9aa43236
+# %% ../nbs/00a_layers.ipynb #ded8223b
 class Block(nn.Module):
     "Pre-norm transformer block: attention, then feed-forward, each added to its input."
     def __init__(self,
@@ -128,7 +128,7 @@ class Block(nn.Module):
         x = x + self.drop(self.attn(self.norm1(x), cache))
         return x + self.drop(self.ffn(self.norm2(x)))
 
-# %% ../nbs/00a_layers.ipynb #32e55791
+# %% ../nbs/00a_layers.ipynb #95b59845
 def init_weights(
     model: nn.Module,
     residuals: int, # residual branches from input to output

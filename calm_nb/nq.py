@@ -7,7 +7,7 @@ __all__ = ['VERSION', 'NQConfig', 'patch_convs', 'Encoder', 'Decoder', 'straight
            'detokenize', 'TraceBatches', 'reconstruction', 'perplexity', 'nq_preset', 'nq_groups', 'code_atlas',
            'sort_codes', 'train_nq', 'save_nq', 'load_nq', 'corpus_key', 'nq_for', 'draw_atlas']
 
-# %% ../nbs/03_nq.ipynb #712ce526
+# %% ../nbs/03_nq.ipynb #7ad56d45
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 import math, numpy as np, torch
@@ -18,7 +18,7 @@ from .core import *
 from .layers import Block, init_weights
 from .training import TrainConfig, fit, load_pretrained, save_pretrained
 
-# %% ../nbs/03_nq.ipynb #5daa4b6e
+# %% ../nbs/03_nq.ipynb #dcd1ca24
 @dataclass
 class NQConfig:
     "Sizes and loss weights of the quantizer (the paper's table of NQ hyper-parameters)."
@@ -49,7 +49,7 @@ class NQConfig:
         if self.window < 1: raise ValueError(f'window must be at least 1 frame; found {self.window}')
         self.tau = tuple(self.tau)
 
-# %% ../nbs/03_nq.ipynb #dfe9b816
+# %% ../nbs/03_nq.ipynb #2001d0fb
 def patch_convs(
     window: int, # L
     dim: int, # C
@@ -61,7 +61,7 @@ def patch_convs(
     layers = [m for a, b in zip(widths, widths[1:]) for m in (nn.Conv1d(a, b, 2, 2), nn.GELU())]
     return nn.Sequential(*layers[:-1])
 
-# %% ../nbs/03_nq.ipynb #f1cb1ff6
+# %% ../nbs/03_nq.ipynb #830d57b5
 class Encoder(nn.Module):
     "Traces to features, x = E(y): convolutional windows, causal transformer blocks, norm."
     def __init__(self, c: NQConfig):
@@ -75,7 +75,7 @@ class Encoder(nn.Module):
     ) -> Tensor: # (B, T_d, C)
         return self.norm(self.blocks(self.patches(traces[:, None]).transpose(1, 2)))
 
-# %% ../nbs/03_nq.ipynb #89edd82f
+# %% ../nbs/03_nq.ipynb #4e9d58db
 class Decoder(nn.Module):
     "Codes to traces, Eq. 3: bidirectional transformer blocks, norm, transposed convolution."
     def __init__(self, c: NQConfig):
@@ -88,7 +88,7 @@ class Decoder(nn.Module):
     ) -> Tensor: # (B, T)
         return self.unpatch(self.norm(self.blocks(codes)).transpose(1, 2))[:, 0]
 
-# %% ../nbs/03_nq.ipynb #0ce72f7a
+# %% ../nbs/03_nq.ipynb #30a1e864
 def straight_through(
     x: Tensor, # features
     e: Tensor, # the codes that stand for them, same shape
@@ -96,7 +96,7 @@ def straight_through(
     "Value of `e`, gradient of `x` (Bengio et al. 2013)."
     return x + (e - x).detach()
 
-# %% ../nbs/03_nq.ipynb #5aaf0466
+# %% ../nbs/03_nq.ipynb #deeec9cd
 class Codebook(nn.Module):
     "K codes of width C with moving averages, usage counts and a queue of recent features; `step()` after each optimizer step."
     def __init__(self,
@@ -129,7 +129,7 @@ class Codebook(nn.Module):
         if self.training: self.seen = x.detach().float().flatten(0, -2), tokens.flatten()
         return F.embedding(tokens, self.weight), tokens, d
 
-# %% ../nbs/03_nq.ipynb #3e28720c
+# %% ../nbs/03_nq.ipynb #3d053618
 def _sum_over_processes(x):
     "Sum a tensor over the processes of a distributed run."
     if torch.distributed.is_available() and torch.distributed.is_initialized(): torch.distributed.all_reduce(x)
@@ -150,7 +150,7 @@ def update_averages(
     book.usage.lerp_(counts, .1)
     remember(book, x)
 
-# %% ../nbs/03_nq.ipynb #88017b5e
+# %% ../nbs/03_nq.ipynb #cd4551a3
 @torch.no_grad()
 def remember(
     book: Codebook,
@@ -176,7 +176,7 @@ def revive(
     book.usage[dead] = book.usage.mean()
     return len(dead)
 
-# %% ../nbs/03_nq.ipynb #aba6c1fa
+# %% ../nbs/03_nq.ipynb #c676b268
 @torch.no_grad()
 def start_from_queue(
     book: Codebook,
@@ -192,7 +192,7 @@ def start_from_queue(
     book.weight.copy_(torch.from_numpy(km.cluster_centers_))
     book.usage.fill_(1)
 
-# %% ../nbs/03_nq.ipynb #fbc8cb61
+# %% ../nbs/03_nq.ipynb #7f415a49
 def pearson_loss(
     x: Tensor, # (B, T)
     y: Tensor, # (B, T)
@@ -203,7 +203,7 @@ def pearson_loss(
     r = (x*y).mean(-1)/((x.square().mean(-1) + eps)*(y.square().mean(-1) + eps)).sqrt()
     return (1 - r).mean()
 
-# %% ../nbs/03_nq.ipynb #098eaccd
+# %% ../nbs/03_nq.ipynb #43263ffa
 def entropy_loss(
     distances: Tensor, # (..., K) squared
     tau: float, # tau_H
@@ -221,7 +221,7 @@ def annealed(
     "Geometric path from the first temperature to the last."
     return tau[0]*(tau[1]/tau[0])**min(max(progress, 0), 1)
 
-# %% ../nbs/03_nq.ipynb #5c86dccf
+# %% ../nbs/03_nq.ipynb #42a12f00
 def orthogonality_loss(
     codes: Tensor, # (K, C)
 ) -> Tensor: # scalar
@@ -229,7 +229,7 @@ def orthogonality_loss(
     codes = F.normalize(codes, dim=-1)
     return (codes @ codes.T - torch.eye(len(codes), device=codes.device)).square().sum()
 
-# %% ../nbs/03_nq.ipynb #5d43860f
+# %% ../nbs/03_nq.ipynb #3f710ea7
 class ARHead(nn.Module):
     "Causal head over codes that predicts the tokens 1…H ahead (Eq. 8)."
     def __init__(self, c: NQConfig):
@@ -242,7 +242,7 @@ class ARHead(nn.Module):
     ) -> Tensor: # (B, T_d, H, K) logits; [:, t, h] is for token t + h + 1
         return rearrange(self.out(self.norm(self.block(codes))), 'b t (h k) -> b t h k', h=self.horizons)
 
-# %% ../nbs/03_nq.ipynb #bfd70697
+# %% ../nbs/03_nq.ipynb #d03f0ba4
 def ar_losses(
     logits: Tensor, # (B, T_d, H, K)
     tokens: Tensor, # (B, T_d)
@@ -255,7 +255,7 @@ def ar_losses(
     soft = (-distances[:, 1:].detach()).softmax(-1)
     return ce/len(steps), -(soft*logits[:, :-1, 0].log_softmax(-1)).sum(-1).mean()
 
-# %% ../nbs/03_nq.ipynb #891d4fb4
+# %% ../nbs/03_nq.ipynb #26c9b1f1
 class NQ(nn.Module):
     "Neural quantizer: encoder, codebook, decoder and autoregressive head."
     def __init__(self,
@@ -278,7 +278,7 @@ class NQ(nn.Module):
         codes, tokens, _ = self.codebook(self.encoder(traces))
         return self.decoder(codes), tokens
 
-# %% ../nbs/03_nq.ipynb #8ac4eada
+# %% ../nbs/03_nq.ipynb #97b3d67d
 def reconstruction_loss(
     yhat: Tensor, # (B, T)
     y: Tensor, # (B, T)
@@ -306,7 +306,7 @@ def nq_losses(
         entropy=entropy_loss(d, tau, c.dim), orthogonality=orthogonality_loss(nq.codebook.weight), ar=ce, align=align)
     return dict(terms, total=terms['recon'] + sum(getattr(c, k)*v for k, v in terms.items() if k != 'recon'))
 
-# %% ../nbs/03_nq.ipynb #a8682c31
+# %% ../nbs/03_nq.ipynb #636d822d
 def pad_tail(
     traces: Tensor, # (B, T)
     window: int, # L
@@ -327,7 +327,7 @@ def check_traces(
     if bad: raise ValueError(f'NaN or infinite values in {len(bad)} of {traces.shape[-1]} neurons ({bad[:5]}…): drop these neurons or fill the gaps first')
     return traces
 
-# %% ../nbs/03_nq.ipynb #b9d49f6f
+# %% ../nbs/03_nq.ipynb #de1427fc
 @torch.no_grad()
 def _in_chunks(f, x, size=8192):
     "Apply `f` to slices of the first axis and join the results."
@@ -357,7 +357,7 @@ def detokenize(
     traces = rearrange(_in_chunks(f, flat), '(b n) t -> b t n', n=tokens.shape[-2])[:, :frames]
     return traces if tokens.ndim == 3 else traces[0]
 
-# %% ../nbs/03_nq.ipynb #e0ba0750
+# %% ../nbs/03_nq.ipynb #6646de5e
 class TraceBatches:
     "Batches of z-scored traces for the quantizer, a pure function of the step."
     def __init__(self,
@@ -384,7 +384,7 @@ class TraceBatches:
         y = np.concatenate([session.window(*spans[p]).T for p in picks])
         return torch.from_numpy(y[rng.permutation(len(y))[:self.traces]])
 
-# %% ../nbs/03_nq.ipynb #fc0811f2
+# %% ../nbs/03_nq.ipynb #478be150
 def reconstruction(
     nq: NQ,
     session, # Session
@@ -402,7 +402,7 @@ def perplexity(
     p = counts[counts > 0]/counts.sum()
     return float(np.exp(-(p*np.log(p)).sum()))
 
-# %% ../nbs/03_nq.ipynb #dbcba2b5
+# %% ../nbs/03_nq.ipynb #c3fa0fdd
 def nq_preset(
     scale: str, # 'tiny', 'small' or 'paper'
 ) -> tuple[NQConfig, TrainConfig]:
@@ -413,7 +413,7 @@ def nq_preset(
         small=(NQConfig(dim=64, layers=2, heads=4, dropout=.05, commit=1., entropy=1., align=.25, tau=(2.5, .3)), TrainConfig(steps=300, lr=1e-3, ema=0., eval_every=100)),
         paper=(NQConfig(), TrainConfig(steps=6000, lr=5e-4, ema=0., eval_every=500)))[scale]
 
-# %% ../nbs/03_nq.ipynb #00f26e70
+# %% ../nbs/03_nq.ipynb #9b04bc14
 def _codebook_step(total):
     "What happens to the codebook after each optimizer step: k-means at the end of the warm-up, averages and revival from then on."
     def after_step(nq, step):
@@ -434,7 +434,7 @@ def _nq_loss(total):
         return terms.pop('total'), {k: v.detach() for k, v in terms.items()}
     return loss
 
-# %% ../nbs/03_nq.ipynb #8eeafcf4
+# %% ../nbs/03_nq.ipynb #d5884f23
 def nq_groups(
     training: TrainConfig,
 ): # model -> parameter groups
@@ -445,7 +445,7 @@ def nq_groups(
                 dict(params=[p for p in params if p.ndim < 2] + [nq.codebook.weight], weight_decay=0.)]
     return groups
 
-# %% ../nbs/03_nq.ipynb #49a9eaf1
+# %% ../nbs/03_nq.ipynb #9064ae57
 @torch.no_grad()
 def code_atlas(
     nq: NQ,
@@ -462,7 +462,7 @@ def code_atlas(
     alone = nq.decoder(nq.codebook.weight[:, None]).cpu()
     return torch.where(counts[:, None] > 0, total/counts.clamp_min(1)[:, None], alone), counts
 
-# %% ../nbs/03_nq.ipynb #ccad21b5
+# %% ../nbs/03_nq.ipynb #68ec28b9
 @torch.no_grad()
 def sort_codes(
     nq: NQ,
@@ -474,7 +474,7 @@ def sort_codes(
     book.weight.copy_(book.weight[order]); book.usage.copy_(book.usage[order]); nq.atlas.copy_(nq.atlas[order])
     for p in (out.weight, out.bias): p.copy_(p.unflatten(0, (c.horizons, c.codes))[:, order].flatten(0, 1))
 
-# %% ../nbs/03_nq.ipynb #63451461
+# %% ../nbs/03_nq.ipynb #3725869a
 def train_nq(
     sessions, # held-in Sessions
     config: NQConfig=None, # sizes and weights
@@ -494,7 +494,7 @@ def train_nq(
     sort_codes(nq, nq.atlas.mean(1))
     return nq.to(best_device()).eval()
 
-# %% ../nbs/03_nq.ipynb #a97ca512
+# %% ../nbs/03_nq.ipynb #14acc659
 VERSION = 1  # raise it when a change to this module makes old checkpoints wrong
 
 def save_nq(
@@ -514,7 +514,7 @@ def load_nq(
     nq.key = config['key']
     return nq.to(best_device()).eval()
 
-# %% ../nbs/03_nq.ipynb #5c736230
+# %% ../nbs/03_nq.ipynb #c81659a9
 def corpus_key(
     corpus, # Corpus
 ) -> dict: # JSON-able
@@ -541,7 +541,7 @@ def nq_for(
     if folder: save_nq(nq, folder)
     return nq
 
-# %% ../nbs/03_nq.ipynb #33e2d3a1
+# %% ../nbs/03_nq.ipynb #2bdb4793
 def draw_atlas(
     ax, # matplotlib Axes
     nq: NQ,

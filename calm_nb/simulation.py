@@ -5,7 +5,7 @@ __all__ = ['SIZES', 'VARIANTS', 'PARTS', 'SimulationConfig', 'simulation_config'
            'hidden_states', 'expected_spikes', 'draw_spikes', 'kernel', 'calcium_from', 'Simulation', 'simulate',
            'replay', 'oracle']
 
-# %% ../nbs/02_simulation.ipynb #45c50ab3
+# %% ../nbs/02_simulation.ipynb #138517a2
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 
@@ -15,7 +15,7 @@ from scipy.signal import lfilter
 from .core import *
 from .data import Corpus, Recording, Session, ema, prepare
 
-# %% ../nbs/02_simulation.ipynb #db21054c
+# %% ../nbs/02_simulation.ipynb #0dd97550
 @dataclass(frozen=True)
 class SimulationConfig:
     "Constants of a simulated session (Eq. 1 and the paper's appendix); raises ValueError for impossible ones."
@@ -39,13 +39,13 @@ class SimulationConfig:
         _check(self, ('steps',), lambda v: v >= 2, 'at least 2')
         _check(self, ('dt',), lambda v: v < 2*self.tau, f'below 2·tau = {2*self.tau:g} s, or the Euler step is unstable')
 
-# %% ../nbs/02_simulation.ipynb #90202cf1
+# %% ../nbs/02_simulation.ipynb #08778cf3
 def _check(config, names, holds, expected):
     for name in names:
         value = getattr(config, name)
         if not holds(value): raise ValueError(f'simulation {name} is {value}: it must be {expected}')
 
-# %% ../nbs/02_simulation.ipynb #600088cd
+# %% ../nbs/02_simulation.ipynb #95109f9d
 SIZES = dict(tiny=dict(neurons=12, trials=40), small=dict(neurons=32, trials=400), paper=dict(neurons=200, trials=400))
 VARIANTS = dict(default=dict(tau=1.), hard=dict(tau=.3))
 
@@ -58,7 +58,7 @@ def simulation_config(
     size = SIZES[resolve_scale(scale)]
     return SimulationConfig(**size, **VARIANTS[choose('variant', variant, VARIANTS)], seed=seed)
 
-# %% ../nbs/02_simulation.ipynb #05287026
+# %% ../nbs/02_simulation.ipynb #bea5422a
 PARTS = ('weights', 'states', 'spikes', 'observation', 'future')
 
 def _stream(seed, part, *more): return np.random.default_rng([seed, PARTS.index(part), *more])
@@ -70,7 +70,7 @@ def weights(
     n = config.neurons
     return _stream(config.seed, 'weights').normal(0, config.gain/np.sqrt(n), (n, n))
 
-# %% ../nbs/02_simulation.ipynb #20860efa
+# %% ../nbs/02_simulation.ipynb #13ea2dca
 def euler_step(
     r: np.ndarray, # (..., N) hidden states
     W: np.ndarray, # (N, N) weights
@@ -80,7 +80,7 @@ def euler_step(
     "One Euler step of Eq. 1: r + dt/tau (-r + W tanh r + xi)."
     return r + config.dt/config.tau * (np.tanh(r) @ W.T - r + xi)
 
-# %% ../nbs/02_simulation.ipynb #e95c0b17
+# %% ../nbs/02_simulation.ipynb #498a651e
 def rollout(
     r: np.ndarray, # (..., N) hidden states now, float32 or float64
     W: np.ndarray, # (N, N) weights
@@ -95,7 +95,7 @@ def rollout(
         r = path[..., t, :] = euler_step(r, W, xi, config)
     return path
 
-# %% ../nbs/02_simulation.ipynb #ef64b174
+# %% ../nbs/02_simulation.ipynb #9cd2978d
 def hidden_states(
     W: np.ndarray, # (N, N) weights
     config: SimulationConfig,
@@ -105,7 +105,7 @@ def hidden_states(
     r0 = config.r0_sd * rng.standard_normal((config.trials, config.neurons))
     return np.concatenate([r0[:, None], rollout(r0, W, config.steps-1, config, rng)], 1)
 
-# %% ../nbs/02_simulation.ipynb #086bb4d8
+# %% ../nbs/02_simulation.ipynb #f2265136
 def expected_spikes(
     r: np.ndarray, # (..., N) hidden states
     config: SimulationConfig,
@@ -113,7 +113,7 @@ def expected_spikes(
     "Mean of the Poisson counts, (tanh r + 1)/2 · dt · lambda_max."
     return (np.tanh(r) + 1) * (config.dt*config.rate_max/2)
 
-# %% ../nbs/02_simulation.ipynb #3be443c3
+# %% ../nbs/02_simulation.ipynb #a9f160ea
 def draw_spikes(
     r: np.ndarray, # (..., N) hidden states
     config: SimulationConfig,
@@ -122,7 +122,7 @@ def draw_spikes(
     "Poisson spike counts a frame."
     return rng.poisson(expected_spikes(r, config)).astype('uint16')
 
-# %% ../nbs/02_simulation.ipynb #fb0162b5
+# %% ../nbs/02_simulation.ipynb #d82e60a5
 def kernel(
     steps: int, # frames
     config: SimulationConfig,
@@ -131,7 +131,7 @@ def kernel(
     t = np.arange(steps) * config.dt
     return np.exp(-t/config.tau_decay) - np.exp(-t/config.tau_rise)
 
-# %% ../nbs/02_simulation.ipynb #c2192fcc
+# %% ../nbs/02_simulation.ipynb #0c8747b4
 def calcium_from(
     spikes: np.ndarray, # (..., steps, N) counts
     config: SimulationConfig,
@@ -140,7 +140,7 @@ def calcium_from(
     decay, rise = (np.exp(-config.dt/tau) for tau in (config.tau_decay, config.tau_rise))
     return lfilter([1.], [1., -decay], spikes, axis=-2) - lfilter([1.], [1., -rise], spikes, axis=-2)
 
-# %% ../nbs/02_simulation.ipynb #75e2d1c9
+# %% ../nbs/02_simulation.ipynb #f8759f99
 @dataclass
 class Simulation:
     "A simulated session, with what a recording hides."
@@ -158,7 +158,7 @@ class Simulation:
             session=f'simulation-{c.seed}', trials=trials, segments=trials, units='calcium (a.u.)',
             source='simulated (Eq. 1)', checksum=config_key(c, 1), meta=dict(simulation=asdict(c)))
 
-# %% ../nbs/02_simulation.ipynb #a33b5db9
+# %% ../nbs/02_simulation.ipynb #d3bc341f
 def simulate(
     config: SimulationConfig=SimulationConfig(),
 ) -> Simulation:
@@ -169,12 +169,12 @@ def simulate(
     noise = config.obs_sd * _stream(config.seed, 'observation').standard_normal(r.shape)
     return Simulation(config, W, r, spikes, (calcium_from(spikes, config) + noise).astype('float32'))
 
-# %% ../nbs/02_simulation.ipynb #bff3b10a
+# %% ../nbs/02_simulation.ipynb #83903ef4
 _simulate_once = lru_cache(maxsize=2)(simulate)
 
 def _session(config, alpha, seed): return prepare(_simulate_once(config).recording(), alpha, seed)
 
-# %% ../nbs/02_simulation.ipynb #4b7206f5
+# %% ../nbs/02_simulation.ipynb #2ba11234
 def load(
     root=None, # ignored: nothing is read
     scale: str='small', # 'auto' or one of SCALES: 12, 32 or 200 neurons
@@ -190,7 +190,7 @@ def load(
     makers = {f'simulation-{c.seed}': partial(_session, c, alpha, seed) for c in configs}
     return Corpus('simulation', makers, held_out=list(makers)[sessions-held_out:])
 
-# %% ../nbs/02_simulation.ipynb #bb15bc22
+# %% ../nbs/02_simulation.ipynb #12ae0c58
 def replay(
     session: Session, # a simulated session
 ) -> Simulation:
@@ -205,7 +205,7 @@ def replay(
                          'simulate it again with this version of NumPy')
     return sim
 
-# %% ../nbs/02_simulation.ipynb #1031c6e3
+# %% ../nbs/02_simulation.ipynb #67449a8f
 def _draw_future(sim, trial, context, samples, rng):
     "Calcium after the context of one trial, `samples` times: (samples, steps-context, N)."
     c, (past, now) = sim.config, (sim.spikes[trial, :context], sim.r[trial, context-1])
@@ -219,7 +219,7 @@ def _smooth_on(calcium, state, alpha):
     start = np.broadcast_to((1-alpha)*state, (len(calcium), 1, len(state)))
     return lfilter([alpha], [1., alpha-1], calcium, axis=1, zi=start)[0]
 
-# %% ../nbs/02_simulation.ipynb #752b807a
+# %% ../nbs/02_simulation.ipynb #db105c9f
 def _check_question(session, config, trials, context, samples):
     bad = trials[(trials < 0) | (trials >= config.trials)]
     if bad.size: raise ValueError(f'trials {bad[:5].tolist()}: {session.name} has 0 to {config.trials-1}')
@@ -227,7 +227,7 @@ def _check_question(session, config, trials, context, samples):
     if not 1 <= context < config.steps:
         raise ValueError(f'context is {context} frames: it must be 1 to {config.steps-1}, as a trial has {config.steps}')
 
-# %% ../nbs/02_simulation.ipynb #26f01ce9
+# %% ../nbs/02_simulation.ipynb #5ef2691d
 def oracle(
     session: Session, # a simulated session
     trials: np.ndarray, # (n,) trial indices

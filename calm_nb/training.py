@@ -4,7 +4,7 @@
 __all__ = ['FORMAT_VERSION', 'TrainConfig', 'learning_rate', 'decay_groups', 'clip_gradients', 'WeightAverage', 'seed_step',
            'save_tensors', 'check_format', 'load_tensors', 'save_pretrained', 'load_pretrained', 'FitResult', 'fit']
 
-# %% ../nbs/00b_training.ipynb #607c45e8
+# %% ../nbs/00b_training.ipynb #8317254d
 import contextlib, hashlib, json, math, time, warnings
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from .core import *
 
-# %% ../nbs/00b_training.ipynb #c22204f2
+# %% ../nbs/00b_training.ipynb #18541f87
 @dataclass
 class TrainConfig:
     "Settings of one `fit`; raises ValueError for values that cannot be meant."
@@ -40,7 +40,7 @@ class TrainConfig:
         for name in ('warmup', 'ema'):
             if getattr(self, name) >= 1: raise ValueError(f'TrainConfig.{name} is {getattr(self, name)}: expected less than 1')
 
-# %% ../nbs/00b_training.ipynb #8faf466f
+# %% ../nbs/00b_training.ipynb #b26295ea
 def learning_rate(
     step: int, # counted from 0
     config: TrainConfig,
@@ -51,7 +51,7 @@ def learning_rate(
     phase = (step - warm) / (config.steps - warm)
     return config.min_lr + (config.lr - config.min_lr) * .5 * (1 + math.cos(math.pi * phase))
 
-# %% ../nbs/00b_training.ipynb #b16d39e6
+# %% ../nbs/00b_training.ipynb #7f291307
 def decay_groups(
     model: nn.Module,
     weight_decay: float, # for parameters with two or more dimensions
@@ -61,7 +61,7 @@ def decay_groups(
     return [dict(params=[p for p in params if p.ndim > 1], weight_decay=weight_decay),
             dict(params=[p for p in params if p.ndim < 2], weight_decay=0.)]
 
-# %% ../nbs/00b_training.ipynb #09418842
+# %% ../nbs/00b_training.ipynb #2fb92eda
 def _optimizer(model, config, groups):
     groups = [dict(g, params=[p for p in g['params'] if p.requires_grad])
               for g in (groups(model) if groups else decay_groups(model, config.weight_decay))]
@@ -70,7 +70,7 @@ def _optimizer(model, config, groups):
     fused = groups[0]['params'][0].device.type in ('cpu', 'cuda')
     return torch.optim.AdamW(groups, lr=config.lr, weight_decay=config.weight_decay, fused=fused)
 
-# %% ../nbs/00b_training.ipynb #352fb315
+# %% ../nbs/00b_training.ipynb #0fe1d857
 def clip_gradients(
     grads: list, # gradient tensors, scaled in place
     clip: float, # largest norm; 0 leaves them as they are
@@ -81,7 +81,7 @@ def clip_gradients(
     if clip: torch._foreach_mul_(grads, (clip / (norm + 1e-6)).clamp(max=1.))
     return norm
 
-# %% ../nbs/00b_training.ipynb #8dba8b98
+# %% ../nbs/00b_training.ipynb #b2e58b49
 class WeightAverage:
     "Exponential moving average of a model's parameters; `decay` 0 switches it off."
     def __init__(self, model, decay):
@@ -106,7 +106,7 @@ class WeightAverage:
 def _copy(into, values):
     if values: torch._foreach_copy_(into, values)
 
-# %% ../nbs/00b_training.ipynb #c876e0e3
+# %% ../nbs/00b_training.ipynb #919c4832
 def seed_step(
     device: torch.device,
     *numbers, # seed, step, rank, or anything with a stable text
@@ -116,7 +116,7 @@ def seed_step(
     torch.default_generator.manual_seed(seed)
     if device.type == 'cuda': torch.cuda.manual_seed_all(seed)
 
-# %% ../nbs/00b_training.ipynb #27908120
+# %% ../nbs/00b_training.ipynb #8533df68
 FORMAT_VERSION = 1 # of every file this chapter writes
 
 def save_tensors(
@@ -135,7 +135,7 @@ def save_tensors(
         save_file(tensors, draft, metadata={'calm_nb': header})
         draft.chmod(mode)
 
-# %% ../nbs/00b_training.ipynb #09425b70
+# %% ../nbs/00b_training.ipynb #e5008e69
 def check_format(
     path, # the file, for the message
     header: dict, # its header
@@ -148,7 +148,7 @@ def check_format(
                          'use the version of calm_nb that wrote it, or train again')
     if found != kind: raise ValueError(f'{path}: holds a {found!r}, expected a {kind!r}: load it with the matching class')
 
-# %% ../nbs/00b_training.ipynb #501e76fb
+# %% ../nbs/00b_training.ipynb #20f3dc33
 def load_tensors(
     path, # the file to read
     kind: str, # the kind expected
@@ -166,7 +166,7 @@ def load_tensors(
         raise ValueError(f'{path}: not a whole safetensors file ({error}): it was cut short or damaged; '
                          'delete it and train again, or copy it anew') from error
 
-# %% ../nbs/00b_training.ipynb #4048896c
+# %% ../nbs/00b_training.ipynb #10ea1fca
 def _untie(state):
     "Each tensor once, and {other name: first name} for those that share its memory."
     first, tensors, ties = {}, {}, {}
@@ -189,7 +189,7 @@ def save_pretrained(
     write_json(dict(format_version=FORMAT_VERSION, kind=kind, config=config), folder/'config.json')
     return folder
 
-# %% ../nbs/00b_training.ipynb #0ba82ee3
+# %% ../nbs/00b_training.ipynb #3b293b38
 def load_pretrained(
     folder, # written by `save_pretrained`
     kind: str, # the kind expected
@@ -206,7 +206,7 @@ def load_pretrained(
                          'save the model again')
     return about['config'], state | {name: state[other] for name, other in header['ties'].items()}
 
-# %% ../nbs/00b_training.ipynb #7e2d9ce1
+# %% ../nbs/00b_training.ipynb #45a15ba9
 @dataclass
 class _Progress:
     step: int=0; best_step: int=0; best_score: float=None; stale: int=0
@@ -221,7 +221,7 @@ class _Progress:
 
     def means(self): return {k: total / count for k, (total, count) in self.sums.items()}
 
-# %% ../nbs/00b_training.ipynb #c96eede6
+# %% ../nbs/00b_training.ipynb #8e0dc509
 def _tensors(model):
     "Parameters and persistent buffers, tied ones once."
     found = {k: v for k, v in model.state_dict(keep_vars=True).items() if isinstance(v, torch.Tensor)}
@@ -239,7 +239,7 @@ def _restore(into, values, path):
                              f'{tuple(t.shape)} here; use another folder or delete the file')
         t.copy_(values[name])
 
-# %% ../nbs/00b_training.ipynb #2ef91c46
+# %% ../nbs/00b_training.ipynb #41cdd1ff
 def _accelerator(precision):
     with warnings.catch_warnings():
         warnings.simplefilter('ignore') # tqdm asks for a widget we do not use
@@ -251,7 +251,7 @@ def _accelerator(precision):
     half = precision == 'bf16' or (precision == 'auto' and able)
     return Accelerator(cpu=device.type == 'cpu', mixed_precision='bf16' if half else 'no')
 
-# %% ../nbs/00b_training.ipynb #48db39ff
+# %% ../nbs/00b_training.ipynb #d7fdeeec
 class _State:
     "All that a run is made of, and its checkpoint."
     def __init__(self, model, config, groups, folder):
@@ -310,7 +310,7 @@ class _State:
         with atomic_path(self.folder/'log.jsonl') as draft:
             draft.write_text(''.join(json.dumps(row) + '\n' for row in self.progress.history))
 
-# %% ../nbs/00b_training.ipynb #eb461d18
+# %% ../nbs/00b_training.ipynb #0e6daec2
 def _same_config(config, stored, path):
     free = ('log_seconds', 'save_every')
     here = asdict(config)
@@ -319,7 +319,7 @@ def _same_config(config, stored, path):
         what = ', '.join(f'{k} was {stored.get(k)!r} and is {here.get(k)!r}' for k in sorted(differ))
         raise ValueError(f'{path}: a run with other settings: {what}; use another folder, restore the settings or delete the file')
 
-# %% ../nbs/00b_training.ipynb #8384143f
+# %% ../nbs/00b_training.ipynb #2ca2f691
 def _share_gradients(params, accelerator):
     "Average gradients over processes; a parameter that none of them used keeps none."
     used = torch.tensor([float(p.grad is not None) for p in params], device=accelerator.device)
@@ -330,7 +330,7 @@ def _share_gradients(params, accelerator):
     flat = accelerator.reduce(torch.cat([p.grad.flatten() for p in active]), 'mean')
     for p, g in zip(active, flat.split([p.numel() for p in active])): p.grad.copy_(g.view_as(p))
 
-# %% ../nbs/00b_training.ipynb #4578f327
+# %% ../nbs/00b_training.ipynb #0b85acd9
 class _Stepper(_State):
     "A run that can take a step."
     pending = () # (step, loss, norm, metrics) not looked at yet
@@ -377,7 +377,7 @@ class _Stepper(_State):
                     'or lower the learning rate')
             self.progress.add(row)
 
-# %% ../nbs/00b_training.ipynb #a04305b4
+# %% ../nbs/00b_training.ipynb #12ed5160
 class _Loop(_Stepper):
     "A run that trains, evaluates, reports and ends."
     def validate(self, validate):
@@ -442,7 +442,7 @@ class _Loop(_Stepper):
         self.save()
         self.accelerator.wait_for_everyone()
 
-# %% ../nbs/00b_training.ipynb #6958039f
+# %% ../nbs/00b_training.ipynb #26b10fd6
 class _Report:
     "Prints one line at most every `seconds`, and the last line when asked."
     def __init__(self, config, name=''):
@@ -465,7 +465,7 @@ class _Report:
         parts.append(f'done in {p.seconds:.1f} s' if last else f'{1e3*pace:.1f} ms/step, {pace*(self.config.steps - p.step):.0f} s left')
         return '  '.join(parts)
 
-# %% ../nbs/00b_training.ipynb #575c9e9d
+# %% ../nbs/00b_training.ipynb #b0b897d0
 @dataclass
 class FitResult:
     "What `fit` returns."
@@ -476,7 +476,7 @@ class FitResult:
     seconds: float # training time, over all starts
     resumed: bool # whether a checkpoint was found
 
-# %% ../nbs/00b_training.ipynb #1f36bae3
+# %% ../nbs/00b_training.ipynb #cbd2a068
 def fit(
     model: nn.Module, # moved to the device, trained in place, left in evaluation mode
     batch, # batch(step) -> anything; a pure function of the step (from 0)

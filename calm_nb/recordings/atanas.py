@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['TRACES', 'BEHAVIOUR', 'ODDITIES', 'NotThisFormat', 'write_miniature', 'segments_of', 'reversals', 'read', 'load']
 
-# %% ../../nbs/01a_atanas.ipynb #d1542741
+# %% ../../nbs/01a_atanas.ipynb #59803457
 import h5py
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,7 @@ import numpy as np
 from ..core import *
 from ..data import (Corpus, Recording, _intervals, checksum_of, data_root, hold_out, open_h5, prepare, windows_of)
 
-# %% ../../nbs/01a_atanas.ipynb #e97c43dc
+# %% ../../nbs/01a_atanas.ipynb #b5d2129c
 TRACES = {'trace_array_original': 'fluorescence, a.u.', 'trace_array': 'z-score over the recording', 'traces_array_F_F20': 'F/F20'}
 
 BEHAVIOUR = {'velocity': 'mm/s', 'head_angle': 'rad', 'angular_velocity': 'rad/s', 'pumping': 'pumps/s',
@@ -19,7 +19,7 @@ BEHAVIOUR = {'velocity': 'mm/s', 'head_angle': 'rad', 'angular_velocity': 'rad/s
 
 class NotThisFormat(ValueError): "The file is no recording of this release."
 
-# %% ../../nbs/01a_atanas.ipynb #f17a2dcd
+# %% ../../nbs/01a_atanas.ipynb #71e98f1c
 def _worm(frames, neurons, rng):
     "A planted worm: velocity (T,), reversal flag (T,), traces (T, N)."
     reversing = np.zeros(frames, np.int64)
@@ -35,7 +35,7 @@ def _gcamp(original):
         return {'trace_array_original': original, 'trace_array': (original - original.mean(0))/original.std(0, ddof=1),
                 'traces_array_F_F20': original/original.mean(0)}
 
-# %% ../../nbs/01a_atanas.ipynb #c66a5239
+# %% ../../nbs/01a_atanas.ipynb #90fef6c3
 def _whole(frames, neurons, seed):
     "Every dataset of a file without oddities, by its HDF5 name."
     rng = np.random.default_rng(seed)
@@ -48,7 +48,7 @@ def _whole(frames, neurons, seed):
               'behavior/body_angle': rng.normal(size=(frames, 30)), 'timing/timestamp_confocal': 6e5 + np.arange(frames)/1.66}
     return files
 
-# %% ../../nbs/01a_atanas.ipynb #433685c4
+# %% ../../nbs/01a_atanas.ipynb #6d8a0c03
 def _split_in_two(f): T = len(f['behavior/velocity']); h = T//2 - 3; f['gcamp/idx_splits'] = np.array([[1, h + 1], [h, T]])
 def _index_list(f): T = len(f['behavior/velocity']); f['gcamp/idx_splits'] = np.tile(np.arange(1, T + 1), (2, 1))
 def _two_index_lists(f): T = len(f['behavior/velocity']); f['gcamp/idx_splits'] = np.arange(1, T + 1).reshape(2, -1)
@@ -69,7 +69,7 @@ def _one_based_events(f): f['behavior/reversal_events'] = f['behavior/reversal_e
 def _times(f): f['timing/stim_begin_confocal'] = np.array([50, 150]); f['timing/time_food_encounter'] = np.int64(120)
 def _foreign(f): f.pop('gcamp/trace_array_original'); f.pop('gcamp/trace_array'); f.pop('gcamp/traces_array_F_F20')
 
-# %% ../../nbs/01a_atanas.ipynb #3c7115cf
+# %% ../../nbs/01a_atanas.ipynb #f3cb4c6b
 ODDITIES = {'split in two': _split_in_two, 'index list': _index_list, 'two index lists': _two_index_lists, 'odd splits': _odd_splits, 'long splits': _long_splits,
             'more timestamps': _more_timestamps, 'fewer timestamps': _fewer_timestamps, 'gap': _gap, 'slow': _slow,
             'NaN neuron': _nan_neuron, 'constant neuron': _constant_neuron, 'flat body angle': _flat_body_angle, 'no pumping': _no_pumping,
@@ -89,7 +89,7 @@ def write_miniature(
         for name, value in content.items(): f[name] = value
     return Path(path)
 
-# %% ../../nbs/01a_atanas.ipynb #9cb6a323
+# %% ../../nbs/01a_atanas.ipynb #5cefa52c
 def _runs(row):
     "Runs of consecutive 1-based frames as 0-based [start, stop)."
     breaks = np.flatnonzero(np.diff(row) != 1) + 1
@@ -115,7 +115,7 @@ def segments_of(
     if left: notes.append(f'{left} of {n_frames} frames lie in no segment of idx_splits: they are in no window')
     return cut, notes
 
-# %% ../../nbs/01a_atanas.ipynb #1f94feb6
+# %% ../../nbs/01a_atanas.ipynb #40deec9e
 def _timed(stamps, segments, n_frames, name):
     "Rate in Hz, segments cut at pauses, and notes."
     notes, found = [], len(stamps)
@@ -131,7 +131,7 @@ def _timed(stamps, segments, n_frames, name):
     seconds = (stamps[segments[:, 1] - 1] - stamps[segments[:, 0]]).sum()
     return float((np.diff(segments) - 1).sum()/seconds), segments, notes
 
-# %% ../../nbs/01a_atanas.ipynb #0cc1aa90
+# %% ../../nbs/01a_atanas.ipynb #b55aa7ef
 def _neurons(traces):
     "Traces without the neurons that hold a NaN; the 1-based numbers of those kept; notes."
     bad, notes = ~np.isfinite(traces).all(0), []
@@ -142,7 +142,7 @@ def _neurons(traces):
     if flat.any(): notes.append(f'neurons {(np.flatnonzero(~bad)[flat] + 1).tolist()} (1-based) are constant')
     return kept, np.flatnonzero(~bad) + 1, notes
 
-# %% ../../nbs/01a_atanas.ipynb #b60b3ea6
+# %% ../../nbs/01a_atanas.ipynb #ac593d2e
 def _behaviour(f, n_frames):
     "The behaviour of a file that fits its frames, and notes on what does not."
     kept, notes = {}, []
@@ -157,7 +157,7 @@ def _behaviour(f, n_frames):
         kept[name] = x.astype(np.float32)
     return kept, notes
 
-# %% ../../nbs/01a_atanas.ipynb #2ac6e02b
+# %% ../../nbs/01a_atanas.ipynb #fafabd9d
 def reversals(
     events, # (2, n) reversal_events as stored
     flag, # (T,) reversal_vec, 0 or 1
@@ -173,7 +173,7 @@ def reversals(
     share = agreement(best)
     return best.tolist(), None if share == 1 else f'reversal_events agree with reversal_vec in {share:.2%} of the frames'
 
-# %% ../../nbs/01a_atanas.ipynb #777aa0c2
+# %% ../../nbs/01a_atanas.ipynb #bfff5ac7
 def _event_frames(f, name, n_frames):
     "Optional 1-based frames of stimulus or food, 0-based; a note where they are no frames."
     if f'timing/{name}' not in f: return None, []
@@ -182,7 +182,7 @@ def _event_frames(f, name, n_frames):
     note = f'{name} {x.tolist()}: ' + ('taken as 1-based frames' if frames else 'no 1-based frames, kept as they are')
     return ((x - 1).astype(int).tolist() if frames else x.tolist()), [note]
 
-# %% ../../nbs/01a_atanas.ipynb #167e9561
+# %% ../../nbs/01a_atanas.ipynb #1aad0512
 def _check_format(path):
     "Raise NotThisFormat unless the file has this release's datasets; OSError if it is truncated."
     if not h5py.is_hdf5(path): raise NotThisFormat(f'{path}: not an HDF5 file')
@@ -199,7 +199,7 @@ def _traces(f, key, name):
     if x.ndim != 2 or x.shape[0] < 2: raise ValueError(f'{name}: gcamp/{key} has shape {x.shape}; expected (frames, neurons)')
     return x
 
-# %% ../../nbs/01a_atanas.ipynb #000f4988
+# %% ../../nbs/01a_atanas.ipynb #50b62ee1
 def _read_parts(f, name, key):
     "Everything a Recording needs from an open file, as keyword arguments."
     x, roi, notes = _neurons(_traces(f, key, name))
@@ -215,7 +215,7 @@ def _read_parts(f, name, key):
         if frames is not None: meta[event] = frames
     return dict(traces=x, rate=rate, segments=segments, behaviour=behaviour, neurons={'roi': roi}, meta=meta, notes=notes, units=TRACES[key])
 
-# %% ../../nbs/01a_atanas.ipynb #8f769914
+# %% ../../nbs/01a_atanas.ipynb #0656acd5
 def read(
     path, # a <uid>-data.h5 file
     traces: str='trace_array_original', # one of TRACES
@@ -232,7 +232,7 @@ def read(
     if not len(trials): raise ValueError(f'{path.name}: no segment holds {window} frames; segments are {parts["segments"].tolist()}: choose a shorter window')
     return Recording(subject=uid, session=uid, trials=trials, pseudo_trials=True, source=path.name, checksum=checksum_of(path), **parts)
 
-# %% ../../nbs/01a_atanas.ipynb #bff31ed7
+# %% ../../nbs/01a_atanas.ipynb #76972bc7
 def _sort_out(files):
     "The recordings among the files, by name, and why each of the others is skipped."
     kept, skipped = {}, {}
@@ -242,7 +242,7 @@ def _sort_out(files):
         else: kept[path.stem.removesuffix('-data')] = path
     return kept, skipped
 
-# %% ../../nbs/01a_atanas.ipynb #17af8edf
+# %% ../../nbs/01a_atanas.ipynb #470bb541
 def _session(path, traces, window, alpha, seed): return prepare(read(path, traces, window), alpha, seed)
 
 def load(
