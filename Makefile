@@ -23,7 +23,8 @@ export OMP_WAIT_POLICY ?= passive
 
 # nbdev writes its Jupyter hook (clean on save) to the home folder, for every project: keep it in .venv.
 HOOKS = GIT_CONFIG_GLOBAL=$${GIT_CONFIG_GLOBAL:-$$HOME/.gitconfig} HOME=$(CURDIR)/.venv nbdev_install_hooks >/dev/null \
-	&& mkdir -p .venv/etc/jupyter && mv .venv/.jupyter/*.py .venv/etc/jupyter/
+	&& mkdir -p .venv/etc/jupyter && mv .venv/.jupyter/*.py .venv/etc/jupyter/ \
+	&& sed -i.bak 's|^nbdev_trust|.venv/bin/nbdev_trust|' .git/hooks/post-merge && rm -f .git/hooks/post-merge.bak
 
 .DEFAULT_GOAL := help
 .PHONY: help setup forecast test export clean-notebooks prepare

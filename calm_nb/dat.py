@@ -6,7 +6,7 @@ __all__ = ['COUPLINGS', 'VERSION', 'DATConfig', 'SignedCoupling', 'along_time', 
            'rollout', 'session_tokens', 'TokenBatches', 'sample_traces', 'forecast_score', 'dat_preset', 'dat_groups',
            'train_dat', 'adapt', 'save_dat', 'load_dat', 'dat_for', 'adapt_training', 'influence']
 
-# %% ../nbs/04_dat.ipynb #c851fa2b
+# %% ../nbs/04_dat.ipynb #63996b10
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 import inspect, math, numpy as np, torch
@@ -18,7 +18,7 @@ from .layers import Attention, FeedForward, KVCache, init_weights
 from .nq import NQ, corpus_key, detokenize, nq_for, tokenize
 from .training import TrainConfig, fit, load_pretrained, save_pretrained
 
-# %% ../nbs/04_dat.ipynb #396dc9c7
+# %% ../nbs/04_dat.ipynb #b4f990cb
 COUPLINGS = ('softmax', 'signed', 'both')
 
 @dataclass
@@ -43,7 +43,7 @@ class DATConfig:
 
     def __post_init__(self): choose('coupling', self.coupling, COUPLINGS)
 
-# %% ../nbs/04_dat.ipynb #026de423
+# %% ../nbs/04_dat.ipynb #9f937fe9
 class SignedCoupling(nn.Module):
     "Learned signed coupling between neurons, one low-rank matrix a head from the neurons' embeddings."
     def __init__(self,
@@ -80,7 +80,7 @@ class SignedCoupling(nn.Module):
         "Orthogonal projections of the embeddings, so that every A starts as a random matrix of full rank R."
         for layer in (self.query, self.key): nn.init.orthogonal_(layer.weight)
 
-# %% ../nbs/04_dat.ipynb #24449435
+# %% ../nbs/04_dat.ipynb #56768e96
 def along_time(
     attend: Attention, # causal
     x: Tensor, # (B, N, T, d)
@@ -100,7 +100,7 @@ def across_neurons(
     y = attend(rearrange(x, 'b n t d -> (b t) n d'))
     return rearrange(y, '(b t) n d -> b n t d', b=x.shape[0])
 
-# %% ../nbs/04_dat.ipynb #2e121e78
+# %% ../nbs/04_dat.ipynb #38c3244f
 class DualAxisBlock(nn.Module):
     "Temporal causal attention, neural mixing and feed-forward, pre-norm."
     def __init__(self, c: DATConfig):
@@ -127,7 +127,7 @@ class DualAxisBlock(nn.Module):
         x = x + self.drop(self.mix(self.norms[1](x), factors))
         return x + self.drop(self.ffn(self.norms[2](x)))
 
-# %% ../nbs/04_dat.ipynb #1cd8cc82
+# %% ../nbs/04_dat.ipynb #ddeaf64d
 class Tables(nn.Module):
     "Embeddings of one session: a row for every neuron, and one for the session."
     def __init__(self,
@@ -145,7 +145,7 @@ def table_key(
     "Dots are not allowed in the names of modules."
     return session.replace('.', '·')
 
-# %% ../nbs/04_dat.ipynb #44eebecb
+# %% ../nbs/04_dat.ipynb #333fe3bf
 class DAT(nn.Module):
     "Dual-axis transformer over tokens (B, N, T_d) of one session at a time, Eq. 10."
     def __init__(self,
@@ -221,7 +221,7 @@ class DAT(nn.Module):
         "Logits of the token after each position."
         return self.logits(self.features(z, session, ids))
 
-# %% ../nbs/04_dat.ipynb #4d7c7b62
+# %% ../nbs/04_dat.ipynb #3ae8add2
 def draw(
     logits: Tensor, # (..., K)
     temperature: float=1., # 0 takes the most likely token
@@ -233,7 +233,7 @@ def draw(
     if u is None: u = torch.rand(cdf.shape[:-1], device=cdf.device)
     return torch.searchsorted(cdf, (u[..., None]*cdf[..., -1:])).squeeze(-1).clamp_max(logits.shape[-1] - 1)
 
-# %% ../nbs/04_dat.ipynb #c1358af5
+# %% ../nbs/04_dat.ipynb #97466be0
 def scheduled(
     z: Tensor, # (B, N, T) input tokens
     predicted: Tensor, # (B, N, T) the token drawn for position t + 1 from the logits at t
@@ -245,7 +245,7 @@ def scheduled(
     z[..., start:stop] = predicted[..., start-1:stop-1]
     return z
 
-# %% ../nbs/04_dat.ipynb #c207a164
+# %% ../nbs/04_dat.ipynb #5333f9cd
 def code_neighbours(
     codes: Tensor, # (K, C) codebook
     k: int=12, # neighbours
@@ -264,7 +264,7 @@ def replace_neighbours(
     pick = torch.randint(neighbours.shape[1], z.shape, device=z.device)
     return torch.where(torch.rand(z.shape, device=z.device) < p, neighbours[z, pick], z)
 
-# %% ../nbs/04_dat.ipynb #004e6f07
+# %% ../nbs/04_dat.ipynb #2b8e3e98
 def _ce(logits, targets):
     "Cross-entropy that leaves out padded targets (-100)."
     return F.cross_entropy(logits.flatten(0, -2).float(), targets.flatten(), ignore_index=-100)
@@ -287,7 +287,7 @@ def dat_losses(
     if c.w_replace: terms['replace'] = _ce(dat(replace_neighbours(inputs, neighbours, c.replace), session, ids), targets)
     return dict(terms, total=terms['ce'] + c.w_sampling*terms.get('sampling', 0) + c.w_replace*terms.get('replace', 0))
 
-# %% ../nbs/04_dat.ipynb #de92965e
+# %% ../nbs/04_dat.ipynb #525b5747
 def stratified(
     samples: int, # S
     shape: tuple, # of the numbers of one sample
@@ -298,7 +298,7 @@ def stratified(
     u = torch.rand((2, samples, *shape), generator=generator, device=device)
     return (u[0].argsort(0) + u[1]).clamp_max(samples - 1e-4)/samples
 
-# %% ../nbs/04_dat.ipynb #77eb2925
+# %% ../nbs/04_dat.ipynb #7b72eeb0
 @torch.inference_mode()
 def rollout(
     dat: DAT,
@@ -320,12 +320,13 @@ def rollout(
     for cache in caches: cache.repeat(copies)
     new = []
     for _ in range(steps):
-        u = stratified(*((copies, (len(z), z.shape[1])) if stratify else (1, last.shape[:2])), generator, dat.device).flatten(0, 1)
+        shape = (copies, (len(z), z.shape[1])) if stratify else (1, last.shape[:2])
+        u = stratified(*shape, generator, dat.device).flatten(0, 1) if samples else None
         new.append(draw(last, temperature if samples else 0, u))
         if len(new) < steps: last = dat.logits(dat.features(new[-1][..., None], session, ids, caches, factors)[:, :, -1])
     return torch.stack(new, -1).to(torch.uint8).unflatten(0, (copies, -1))
 
-# %% ../nbs/04_dat.ipynb #707b8df3
+# %% ../nbs/04_dat.ipynb #2747ff9f
 def session_tokens(
     nq: NQ,
     session, # Session
@@ -346,7 +347,7 @@ def session_tokens(
             out[part, :, :z.shape[-1]] = z.cpu().to(torch.int16)
     return out
 
-# %% ../nbs/04_dat.ipynb #617b6044
+# %% ../nbs/04_dat.ipynb #8a2ebdfb
 class TokenBatches:
     "Batches (tokens, session, neurons) of one session each, a pure function of the step."
     def __init__(self,
@@ -376,7 +377,7 @@ class TokenBatches:
             z = z[:, ids]
         return z.long(), name, ids
 
-# %% ../nbs/04_dat.ipynb #0a4461a0
+# %% ../nbs/04_dat.ipynb #015debd0
 @torch.no_grad()
 def sample_traces(
     dat: DAT,
@@ -406,7 +407,7 @@ def _sample_part(dat, nq, z, horizon, session, samples, temperature, seed, strat
     traces = detokenize(nq, both.flatten(0, 1))[:, z.shape[-1]*L:][:, :horizon]
     return traces.unflatten(0, new.shape[:2]).cpu().numpy()
 
-# %% ../nbs/04_dat.ipynb #03261231
+# %% ../nbs/04_dat.ipynb #8dd83026
 def forecast_score(
     dat: DAT,
     nq: NQ,
@@ -424,7 +425,7 @@ def forecast_score(
     futures = sample_traces(dat, nq, np.stack([y[:context] for y in ys]), longest, session.name, samples).mean(0)
     return float(np.mean([pearson(f[:len(y)-context], y[context:], axis=0).mean() for f, y in zip(futures, ys)]))
 
-# %% ../nbs/04_dat.ipynb #38b13271
+# %% ../nbs/04_dat.ipynb #25057513
 def dat_preset(
     scale: str, # 'tiny', 'small' or 'paper'
 ) -> tuple[DATConfig, TrainConfig]:
@@ -437,7 +438,7 @@ def dat_preset(
                TrainConfig(steps=400, lr=2e-3, weight_decay=.1, eval_every=100)),
         paper=(DATConfig(), TrainConfig(steps=8000, lr=1e-3, weight_decay=.1, eval_every=1000)))[scale]
 
-# %% ../nbs/04_dat.ipynb #ed4f666e
+# %% ../nbs/04_dat.ipynb #7d9a0e24
 def dat_groups(
     training: TrainConfig,
 ): # model -> parameter groups
@@ -449,7 +450,7 @@ def dat_groups(
                 dict(params=[p for n, p in named if not decayed(n, p)], weight_decay=0.)]
     return groups
 
-# %% ../nbs/04_dat.ipynb #b749bb95
+# %% ../nbs/04_dat.ipynb #c6194940
 def _fit_dat(dat, nq, sessions, training, folder, name, trials, neurons, context, offsets, val_sessions=8):
     "Train what requires a gradient on the sessions' training trials; keep the best by validation forecast."
     batches = TokenBatches(nq, sessions, trials, neurons, training.seed, offsets)
@@ -464,7 +465,7 @@ def _fit_dat(dat, nq, sessions, training, folder, name, trials, neurons, context
         return dict(score=1 - corr, corr=corr)
     return fit(dat, batches, loss, training, validate=validate, groups=dat_groups(training), folder=folder, name=name)
 
-# %% ../nbs/04_dat.ipynb #cbf9655b
+# %% ../nbs/04_dat.ipynb #08142d2b
 def train_dat(
     nq: NQ, # trained quantizer
     sessions, # held-in Sessions
@@ -484,7 +485,7 @@ def train_dat(
     _fit_dat(dat, nq, sessions, training, folder, 'DAT', trials, neurons, context, offsets)
     return dat.eval()
 
-# %% ../nbs/04_dat.ipynb #fcbb35b4
+# %% ../nbs/04_dat.ipynb #977f3ad0
 def adapt(
     dat: DAT, # pretrained
     nq: NQ, # its tokenizer
@@ -506,7 +507,7 @@ def adapt(
         for n, p in dat.named_parameters(): p.requires_grad_(wanted[n])
     return dat.eval()
 
-# %% ../nbs/04_dat.ipynb #e2cf1a82
+# %% ../nbs/04_dat.ipynb #9564c003
 VERSION = 1  # raise it when a change to this module makes old checkpoints wrong
 
 def save_dat(
@@ -525,7 +526,7 @@ def load_dat(
     dat.load_state_dict(state)
     return dat.to(best_device()).eval()
 
-# %% ../nbs/04_dat.ipynb #d20da64b
+# %% ../nbs/04_dat.ipynb #ff484f01
 def dat_for(
     corpus, # Corpus; its held-in sessions train
     nq: NQ, # its quantizer
@@ -554,7 +555,7 @@ def adapt_training(
     "How new tables are trained: half the steps, five times the learning rate."
     return replace(training, steps=max(1, training.steps//2), lr=5*training.lr, eval_every=max(1, training.eval_every//2))
 
-# %% ../nbs/04_dat.ipynb #5b968674
+# %% ../nbs/04_dat.ipynb #998e0c5f
 @torch.inference_mode()
 def influence(
     dat: DAT,
