@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from einops import rearrange
 from .core import *
 from .layers import Attention, FeedForward, KVCache, init_weights
-from .nq import NQ, corpus_key, detokenize, nq_for, tokenize
+from .nq import NQ, corpus_key, detokenize, tokenize
 from .training import TrainConfig, fit, load_pretrained, save_pretrained
 
 # %% ../nbs/04_dat.ipynb #b4f990cb
@@ -454,7 +454,7 @@ def dat_groups(
 def _fit_dat(dat, nq, sessions, training, folder, name, trials, neurons, context, offsets, val_sessions=8):
     "Train what requires a gradient on the sessions' training trials; keep the best by validation forecast."
     batches = TokenBatches(nq, sessions, trials, neurons, training.seed, offsets)
-    near = code_neighbours(nq.codebook.weight, dat.config.neighbours).to(dat.device)
+    near = code_neighbours(nq.codebook.weight, dat.config.neighbours)
     def loss(dat, batch, step):
         z, session, ids = batch
         terms = dat_losses(dat, z.to(dat.device), session, near.to(dat.device), ids if ids is None else ids.to(dat.device))

@@ -694,9 +694,11 @@ class CalM:
 
     def fit(self, sessions):
         "Train on the sessions if there is no model yet, else adapt to those it does not know: new tables, nothing else."
-        sessions, training = list(sessions), replace(dat_preset(resolve_scale(self.scale))[1], seed=self.seed)
-        if self.nq is None: self.nq = train_nq(sessions, nq_preset(resolve_scale(self.scale))[0], replace(nq_preset(resolve_scale(self.scale))[1], seed=self.seed))
-        if self.dat is None: self.dat = train_dat(self.nq, sessions, dat_preset(resolve_scale(self.scale))[0], training)
+        sessions, scale = list(sessions), resolve_scale(self.scale)
+        (sizes, steps), (config, training) = nq_preset(scale), dat_preset(scale)
+        training = replace(training, seed=self.seed)
+        if self.nq is None: self.nq = train_nq(sessions, sizes, replace(steps, seed=self.seed))
+        if self.dat is None: self.dat = train_dat(self.nq, sessions, config, training)
         new = [s for s in sessions if s.name not in self.dat.sessions]
         if new: adapt(self.dat, self.nq, new, adapt_training(training))
         return self.remember(sessions)
