@@ -5,12 +5,12 @@ __all__ = ['SCALES', 'COLORS', 'choose', 'in_test', 'resolve_scale', 'seed_every
            'run_folder', 'figure_folder', 'atomic_path', 'write_json', 'read_json', 'config_key', 'need', 'pearson',
            'mse', 'r2', 'mean_sd', 'save_table', 'show_table', 'use_style', 'save_figure', 'mark_standin']
 
-# %% ../nbs/00_core.ipynb #9252d4e1
+# %% ../nbs/00_core.ipynb #e50d3695
 import contextlib, dataclasses, difflib, hashlib, json, os, random
 from pathlib import Path
 import numpy as np
 
-# %% ../nbs/00_core.ipynb #aa21bb06
+# %% ../nbs/00_core.ipynb #0850d448
 def choose(
     name: str, # what is chosen, for the message: 'dataset', 'scale'
     value, # the value to check
@@ -23,14 +23,14 @@ def choose(
     hint = f' (did you mean {near[0]!r}?)' if near else ''
     raise ValueError(f'unknown {name} {value!r}: choose one of {", ".join(map(repr, options))}{hint}')
 
-# %% ../nbs/00_core.ipynb #595abb27
+# %% ../nbs/00_core.ipynb #275e26cb
 SCALES = ('tiny', 'small', 'paper')
 
 def in_test() -> bool: # True inside nbdev_test
     "Whether `nbdev_test` runs this code: it sets the variable IN_TEST."
     return os.environ.get('IN_TEST', '') not in ('', '0')
 
-# %% ../nbs/00_core.ipynb #8a2b419e
+# %% ../nbs/00_core.ipynb #f0ef434d
 def resolve_scale(
     scale: str='auto', # 'auto' or one of SCALES
 ) -> str: # one of SCALES
@@ -43,7 +43,7 @@ def resolve_scale(
     import torch
     return 'paper' if torch.cuda.is_available() else 'small'
 
-# %% ../nbs/00_core.ipynb #5a2c6b23
+# %% ../nbs/00_core.ipynb #512c10d9
 def seed_everything(
     seed: int, # any non-negative integer below 2**32
 ):
@@ -51,20 +51,20 @@ def seed_everything(
     import torch
     random.seed(seed); np.random.seed(seed); torch.manual_seed(seed)
 
-# %% ../nbs/00_core.ipynb #9ef8019f
+# %% ../nbs/00_core.ipynb #4d46a9fa
 def best_device(): # torch.device
     "CUDA where there is one, else the CPU; the variable CALM_NB_DEVICE overrides."
     import torch
     default = 'cuda' if torch.cuda.is_available() else 'cpu'
     return torch.device(os.environ.get('CALM_NB_DEVICE') or default)
 
-# %% ../nbs/00_core.ipynb #894dbac2
+# %% ../nbs/00_core.ipynb #8e8a50f1
 def project_root() -> Path: # absolute folder
     "The nearest folder with a settings.ini, upward from the working directory; the working directory if there is none."
     here = Path.cwd()
     return next((p for p in (here, *here.parents) if (p/'settings.ini').is_file()), here)
 
-# %% ../nbs/00_core.ipynb #604ecf9a
+# %% ../nbs/00_core.ipynb #2e0ce2bc
 def run_folder(
     dataset: str, # name of the dataset
     scale: str, # one of SCALES
@@ -78,7 +78,7 @@ def run_folder(
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
-# %% ../nbs/00_core.ipynb #bcdfea1d
+# %% ../nbs/00_core.ipynb #557d24a2
 def figure_folder(
     dataset: str, # name of the dataset
     scale: str, # one of SCALES
@@ -88,7 +88,7 @@ def figure_folder(
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
-# %% ../nbs/00_core.ipynb #05bb4b6d
+# %% ../nbs/00_core.ipynb #b5a5eda1
 @contextlib.contextmanager
 def atomic_path(
     path, # the file to write
@@ -103,7 +103,7 @@ def atomic_path(
         os.replace(draft, path)
     finally: draft.unlink(missing_ok=True)
 
-# %% ../nbs/00_core.ipynb #4c1a4b17
+# %% ../nbs/00_core.ipynb #cac797a4
 def _plain(obj):
     if dataclasses.is_dataclass(obj) and not isinstance(obj, type): return dataclasses.asdict(obj)
     if isinstance(obj, (np.generic, np.ndarray)): return obj.tolist()
@@ -111,7 +111,7 @@ def _plain(obj):
     if isinstance(obj, (set, frozenset)): return sorted(obj)
     raise TypeError(f'cannot write a {type(obj).__name__} as JSON: turn {obj!r} into numbers, text, lists or dicts first')
 
-# %% ../nbs/00_core.ipynb #368e2036
+# %% ../nbs/00_core.ipynb #1c25cc9c
 def write_json(
     obj, # dicts, lists, text, numbers, dataclasses, NumPy numbers and arrays, paths
     path, # the file to write
@@ -121,7 +121,7 @@ def write_json(
     with atomic_path(path) as draft: draft.write_text(text + '\n', encoding='utf-8')
     return Path(path)
 
-# %% ../nbs/00_core.ipynb #a1fc1a2b
+# %% ../nbs/00_core.ipynb #b717d8a6
 def read_json(
     path, # the file to read
 ):
@@ -132,7 +132,7 @@ def read_json(
     except ValueError as error:
         raise ValueError(f'{path}: not valid JSON ({error}); the file is damaged or of another kind: delete it and make it anew') from error
 
-# %% ../nbs/00_core.ipynb #a4f32de3
+# %% ../nbs/00_core.ipynb #4457ca2f
 def config_key(
     config, # dataclass or dict
     version, # version of the code that uses it, a number or text
@@ -141,7 +141,7 @@ def config_key(
     text = json.dumps([config, version], sort_keys=True, default=_plain)
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
-# %% ../nbs/00_core.ipynb #de9e7875
+# %% ../nbs/00_core.ipynb #38e7de9d
 def need(
     module: str, # to import: 'zarr'
     package: str=None, # its name for pip, where that differs
@@ -154,7 +154,7 @@ def need(
         if (error.name or '').split('.')[0] != module.split('.')[0]: raise
         raise ImportError(f'{why or "this"} needs the library {package or module}, which is not installed: pip install {package or module}') from error
 
-# %% ../nbs/00_core.ipynb #6c82fbde
+# %% ../nbs/00_core.ipynb #b8428e2f
 def _pair(x, y):
     x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     try: np.broadcast_shapes(x.shape, y.shape)
@@ -167,7 +167,7 @@ def _pair(x, y):
 
 def _flat(x, axis): return x.max(axis) == x.min(axis)
 
-# %% ../nbs/00_core.ipynb #1b74274e
+# %% ../nbs/00_core.ipynb #1eded33c
 def pearson(
     x, # array, any unit
     y, # array of a shape that broadcasts with x
@@ -183,7 +183,7 @@ def pearson(
     r = (x*y).sum(axis) / np.where(flat, 1, norm)
     return np.where(flat, 0., np.clip(r, -1, 1))[()]
 
-# %% ../nbs/00_core.ipynb #923eebfd
+# %% ../nbs/00_core.ipynb #214c38c2
 def mse(
     y, # truth, any unit
     yhat, # prediction, same unit, a shape that broadcasts with y
@@ -193,7 +193,7 @@ def mse(
     y, yhat = _pair(y, yhat)
     return ((y - yhat)**2).mean(axis)
 
-# %% ../nbs/00_core.ipynb #eb7a6121
+# %% ../nbs/00_core.ipynb #ccbc9778
 def r2(
     y, # truth, any unit
     yhat, # prediction, same unit and shape
@@ -207,7 +207,7 @@ def r2(
     score = 1 - residual / np.where(flat, 1, total)
     return np.where(flat, (residual == 0).astype(float), score)[()]
 
-# %% ../nbs/00_core.ipynb #2c75b685
+# %% ../nbs/00_core.ipynb #7960c210
 def mean_sd(
     values, # one number a session or seed
     digits: int=3, # decimals
@@ -218,7 +218,7 @@ def mean_sd(
     mean = f'{values.mean():.{digits}f}'
     return mean if values.size == 1 else f'{mean} ± {values.std(ddof=1):.{digits}f}'
 
-# %% ../nbs/00_core.ipynb #753a2504
+# %% ../nbs/00_core.ipynb #30244166
 def save_table(
     df, # pandas DataFrame; its index is written unless it only counts rows
     path, # the csv file to write
@@ -228,14 +228,14 @@ def save_table(
     with atomic_path(path) as draft: df.to_csv(draft, index=not isinstance(df.index, pd.RangeIndex))
     return Path(path)
 
-# %% ../nbs/00_core.ipynb #64bbc847
+# %% ../nbs/00_core.ipynb #3c02baee
 def _summarise(df, by, digits):
     by = [by] if isinstance(by, str) else list(by)
     numbers = [c for c in df.select_dtypes('number').columns if c not in by]
     table = df.groupby(by, sort=False)[numbers].agg(lambda v: mean_sd(v, digits))
     return table.reset_index()
 
-# %% ../nbs/00_core.ipynb #266d45fe
+# %% ../nbs/00_core.ipynb #4d0c04c1
 def show_table(
     df, # pandas DataFrame
     by=None, # column(s): one row a group, every other numeric column as mean ± sd over the group's rows
@@ -249,7 +249,7 @@ def show_table(
     counts = isinstance(df.index, pd.RangeIndex)
     print(df.to_string(index=not counts, float_format=lambda v: f'{v:.{digits}f}', justify='right'))
 
-# %% ../nbs/00_core.ipynb #fe901245
+# %% ../nbs/00_core.ipynb #6f0ae774
 COLORS = {
     'truth': '#6E6E6E', 'CalM': '#8B1A3A', 'Oracle': '#1A1A1A',
     # forecasting
@@ -258,7 +258,7 @@ COLORS = {
     # decoding
     'POYO+': '#00A36C', 'GLM': '#1F4EA3', 'RRR': '#E8C000', 'CalM linear': '#D98CA3', 'CalM GLU': '#8B1A3A'}
 
-# %% ../nbs/00_core.ipynb #37b73a3b
+# %% ../nbs/00_core.ipynb #0d2a2edf
 def use_style():
     "Set matplotlib's defaults for print: clean axes, small type, reproducible SVG with its text as text."
     import matplotlib as mpl
@@ -268,7 +268,7 @@ def use_style():
         'legend.fontsize': 7, 'legend.frameon': False, 'axes.spines.top': False, 'axes.spines.right': False,
         'axes.linewidth': .8, 'lines.linewidth': 1.2, 'svg.hashsalt': 'calm_nb', 'svg.fonttype': 'none'})
 
-# %% ../nbs/00_core.ipynb #db6b2742
+# %% ../nbs/00_core.ipynb #1a7fdc3a
 def save_figure(
     fig, # matplotlib Figure
     path, # file to write, with or without suffix
@@ -283,7 +283,7 @@ def save_figure(
     plt.close(fig)
     return stem.with_name(stem.name + '.png')
 
-# %% ../nbs/00_core.ipynb #761451c9
+# %% ../nbs/00_core.ipynb #39655dbd
 def mark_standin(
     fig, # matplotlib Figure
 ): # the figure

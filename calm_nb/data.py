@@ -7,7 +7,7 @@ __all__ = ['SPLITS', 'SCHEMA', 'SOURCES', 'STANDINS', 'RecordingError', 'Damaged
            'save_session', 'open_session', 'save_recording', 'open_recording', 'Corpus', 'Source', 'data_root',
            'find_dataset', 'load']
 
-# %% ../nbs/01_data.ipynb #5627d62d
+# %% ../nbs/01_data.ipynb #73e3a0dc
 import contextlib, h5py, hashlib, importlib, inspect, json, os
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
@@ -16,12 +16,12 @@ import numpy as np
 from scipy.signal import lfilter
 from .core import *
 
-# %% ../nbs/01_data.ipynb #8a20bba4
+# %% ../nbs/01_data.ipynb #25c6399a
 class RecordingError(ValueError): "A recording that cannot be read as it stands; the message names the file, what was found, what was expected and what to do."
 class DamagedFile(RecordingError, OSError): "A file that is cut short or damaged."
 class NotThisFormat(RecordingError): "A file of another kind than the reader's."
 
-# %% ../nbs/01_data.ipynb #8a7b9aad
+# %% ../nbs/01_data.ipynb #d74e3207
 def _intervals(name, spans, n_frames, who):
     "Check `spans` and return them as (n, 2) int64."
     spans = np.asarray(spans)
@@ -39,14 +39,14 @@ def _intervals(name, spans, n_frames, who):
         raise RecordingError(f'{who}: {name} {i} {spans[i].tolist()} and {i+1} {spans[i+1].tolist()} overlap or are out of order; sort them and leave none sharing frames')
     return spans
 
-# %% ../nbs/01_data.ipynb #7baf23b1
+# %% ../nbs/01_data.ipynb #55cf22a9
 def _segment_of(spans, segments):
     "Index of the segment that contains each interval, -1 where none does."
     i = np.searchsorted(segments[:, 0], spans[:, 0], 'right') - 1
     inside = (i >= 0) & (spans[:, 1] <= segments[np.maximum(i, 0), 1])
     return np.where(inside, i, -1)
 
-# %% ../nbs/01_data.ipynb #92d8bb99
+# %% ../nbs/01_data.ipynb #1c68a0ed
 def windows_of(
     segments, # (m, 2) segments [start, stop), or a number of frames
     length: int=80, # frames a window
@@ -57,7 +57,7 @@ def windows_of(
     starts = [np.arange(a, b - length + 1, length) for a, b in segments]
     return np.concatenate([np.stack([s, s + length], 1) for s in starts]).astype(np.int64)
 
-# %% ../nbs/01_data.ipynb #d0f655b6
+# %% ../nbs/01_data.ipynb #f90671d1
 _CHUNK = 1024 # frames read or filtered at a time
 
 def _check_traces(traces, who):
@@ -73,7 +73,7 @@ def _check_traces(traces, who):
                          f'{" …" if np.count_nonzero(bad) > 8 else ""}; leave these neurons out or mend the frames first')
     return traces
 
-# %% ../nbs/01_data.ipynb #0a236409
+# %% ../nbs/01_data.ipynb #8d314697
 def _check_columns(name, columns, n, of, who):
     "Check that every array of a dict has `n` rows."
     columns = {k: np.asarray(v) for k, v in columns.items()}
@@ -81,7 +81,7 @@ def _check_columns(name, columns, n, of, who):
     if wrong: raise RecordingError(f'{who}: {name} of shapes {wrong}; expected {n} rows, one a {of}')
     return columns
 
-# %% ../nbs/01_data.ipynb #8158b281
+# %% ../nbs/01_data.ipynb #9dfbad7c
 @dataclass(eq=False)
 class Recording:
     "Traces as recorded, with their trials and behaviour; validates itself and raises RecordingError that says what is wrong where."
@@ -103,7 +103,7 @@ class Recording:
 
     def __post_init__(self): _check_recording(self)
 
-# %% ../nbs/01_data.ipynb #247df922
+# %% ../nbs/01_data.ipynb #e4117203
 def _check_recording(r):
     who = f'{r.source or "recording"} (subject {r.subject}, session {r.session})'
     if not isinstance(r.traces, StoredTraces): r.traces = _check_traces(r.traces, who)
@@ -119,7 +119,7 @@ def _check_recording(r):
     r.neurons = _check_columns('neurons', r.neurons, N, 'neuron', who)
     r.trial_info = _check_columns('trial_info', r.trial_info, len(r.trials), 'trial', who)
 
-# %% ../nbs/01_data.ipynb #a06f701e
+# %% ../nbs/01_data.ipynb #5f8d601f
 @contextlib.contextmanager
 def reading(
     who, # the file, for the message
@@ -141,7 +141,7 @@ def open_h5(
         kind = 'a damaged or truncated HDF5 file' if h5py.is_hdf5(path) else 'not an HDF5 file'
         raise DamagedFile(f'{path}: {kind} of {path.stat().st_size:,} bytes ({error}); download or make it again') from error
 
-# %% ../nbs/01_data.ipynb #c655602f
+# %% ../nbs/01_data.ipynb #60de0427
 def _at(f, name, who, missing):
     "The group or dataset at `name`; `missing` where it is absent, RecordingError when `missing` is `...`."
     with reading(who):
@@ -163,7 +163,7 @@ def members(
     if not isinstance(node, h5py.Group): raise RecordingError(f'{who}: {name} is a dataset; expected a group')
     with reading(who): return list(node)
 
-# %% ../nbs/01_data.ipynb #da2571df
+# %% ../nbs/01_data.ipynb #57f39c87
 def _check_field(d, name, who, ndim, rows, kind):
     if not isinstance(d, h5py.Dataset): raise RecordingError(f'{who}: {name} is a group; expected a dataset')
     with reading(who): shape, dtype, stored = d.shape, d.dtype, d.id.get_storage_size()
@@ -175,7 +175,7 @@ def _check_field(d, name, who, ndim, rows, kind):
     size = int(np.prod(shape, dtype=object)*dtype.itemsize) if shape else dtype.itemsize
     if size > max(2**20, 2000*stored): raise DamagedFile(f'{who}: {name} declares {size:,} bytes, shape {shape}, and the file stores {stored:,}; download or make it again')
 
-# %% ../nbs/01_data.ipynb #b5dca8a5
+# %% ../nbs/01_data.ipynb #2151e5c6
 def _as_text(x): return np.array([v.decode() if isinstance(v, bytes) else str(v) for v in x.ravel()], dtype=str).reshape(x.shape)
 
 def read_field(
@@ -209,7 +209,7 @@ def read_attr(
         value = node.attrs.get(attribute, missing)
         return value.decode() if isinstance(value, bytes) else value
 
-# %% ../nbs/01_data.ipynb #5b1216a8
+# %% ../nbs/01_data.ipynb #440e3ad0
 class StoredTraces:
     "(T, N) float32 traces that stay in their HDF5 file: slices are read when asked for."
     def __init__(self, path):
@@ -230,7 +230,7 @@ class StoredTraces:
     def __array__(self, dtype=None, copy=None): return self[:].astype(dtype or self.dtype, copy=False)
     def __getstate__(self): return {**self.__dict__, '_file': None}
 
-# %% ../nbs/01_data.ipynb #7200ee1b
+# %% ../nbs/01_data.ipynb #27c097b9
 def ema(
     traces, # (T, N) any unit, an array or StoredTraces
     alpha: float=.15, # weight of the newest frame, in (0, 1]; 1 leaves the traces as they are
@@ -248,7 +248,7 @@ def ema(
             out[a:b], state = lfilter([alpha], [1, alpha - 1], np.asarray(traces[a:b], np.float64), axis=0, zi=state)
     return out
 
-# %% ../nbs/01_data.ipynb #8e56109e
+# %% ../nbs/01_data.ipynb #85aaa3d2
 SPLITS = ('train', 'val', 'test')
 
 def split_trials(
@@ -266,7 +266,7 @@ def split_trials(
     split = np.repeat(SPLITS, np.diff([0, first, max(first, second), n]))
     return split[np.random.default_rng(seed).permutation(n)]
 
-# %% ../nbs/01_data.ipynb #6d99f7fb
+# %% ../nbs/01_data.ipynb #5d3bfd8a
 def hold_out(
     subjects, # names of the animals, repeats allowed
     n=.25, # how many to hold out, or their fraction (below 1), rounded
@@ -279,7 +279,7 @@ def hold_out(
         raise ValueError(f'cannot hold out {count} of {len(subjects)} subjects ({", ".join(subjects[:8])}): expected 0 to {len(subjects) - 1}')
     return sorted(np.random.default_rng(seed).permutation(subjects)[:count].tolist())
 
-# %% ../nbs/01_data.ipynb #bd4d41c3
+# %% ../nbs/01_data.ipynb #cdebcfe2
 def train_statistics(
     traces, # (T, N) smoothed, an array or StoredTraces
     trials: np.ndarray, # (k, 2) training trials only
@@ -294,7 +294,7 @@ def train_statistics(
     flat = sd <= 1e-6*np.abs(mean)
     return mean.astype(np.float32), np.where(flat, 1, sd).astype(np.float32), np.flatnonzero(flat)
 
-# %% ../nbs/01_data.ipynb #9261e49f
+# %% ../nbs/01_data.ipynb #0788e929
 class _Reading:
     "What a session can do with its fields."
     n_neurons = property(lambda self: self.traces.shape[1])
@@ -360,7 +360,7 @@ class _Reading:
         "Close the file behind stored traces; the next read opens it again."
         if isinstance(self.traces, StoredTraces): self.traces.close()
 
-# %% ../nbs/01_data.ipynb #6a87737a
+# %% ../nbs/01_data.ipynb #ed8d8b0f
 @dataclass(eq=False, repr=False)
 class Session(_Reading):
     "A prepared recording: smoothed, cut, split, and the scale of each neuron from its training trials; `len` counts trials."
@@ -385,7 +385,7 @@ class Session(_Reading):
     meta: dict = field(default_factory=dict)
     notes: list = field(default_factory=list)
 
-# %% ../nbs/01_data.ipynb #a38bebcc
+# %% ../nbs/01_data.ipynb #5995d5ee
 def _flat_note(flat): return [f'neurons {flat.tolist()} are constant in the training trials: their scale is 1'] if flat.size else []
 
 def prepare(
@@ -400,7 +400,7 @@ def prepare(
     shared = {k: getattr(r, k) for k in ('subject', 'rate', 'trials', 'segments', 'behaviour', 'neurons', 'trial_info', 'units', 'pseudo_trials', 'source', 'checksum', 'meta')}
     return Session(name=r.session, traces=traces, split=split, mean=mean, sd=sd, alpha=alpha, seed=seed, notes=[*r.notes, *_flat_note(flat)], **shared)
 
-# %% ../nbs/01_data.ipynb #749097ed
+# %% ../nbs/01_data.ipynb #1eee8d19
 def resplit(
     session: Session,
     seed: int, # of the new split
@@ -425,7 +425,7 @@ def thin(
     return replace(recording, traces=recording.traces[:, keep], neurons={k: v[keep] for k, v in recording.neurons.items()},
                    notes=[*recording.notes, f'{neurons} of {n} neurons kept, drawn by seed {seed}'])
 
-# %% ../nbs/01_data.ipynb #d2bd8114
+# %% ../nbs/01_data.ipynb #29acae3d
 SCHEMA = 1 # version of the store's layout
 
 def checksum_of(
@@ -453,7 +453,7 @@ def fingerprint_of(
             for at in parts: f.seek(int(at)); digest.update(f.read(block))
     return f'sampled-sha256:{digest.hexdigest()}'
 
-# %% ../nbs/01_data.ipynb #7599832a
+# %% ../nbs/01_data.ipynb #02348f67
 def _put(group, name, values):
     values = np.asarray(values)
     text = values.dtype.kind in 'UO'
@@ -466,7 +466,7 @@ def _put_traces(file, traces):
     data = file.create_dataset('traces', (T, N), np.float32, chunks=(rows, N))
     for a in range(0, T, 8*rows): data[a:a + 8*rows] = traces[a:a + 8*rows]
 
-# %% ../nbs/01_data.ipynb #02742f05
+# %% ../nbs/01_data.ipynb #27e8e321
 def _save(obj, path, kind):
     "Write a Recording or Session: arrays as datasets, dicts of arrays as groups, the rest as one JSON header."
     header = {}
@@ -482,7 +482,7 @@ def _save(obj, path, kind):
         f['header'] = json.dumps(header, default=lambda v: v.tolist())
     return Path(path)
 
-# %% ../nbs/01_data.ipynb #29ee6bf5
+# %% ../nbs/01_data.ipynb #a3606f62
 def _open(path, kind, cls):
     "Read a Recording or Session; its traces stay in the file."
     with open_h5(path) as f:
@@ -495,7 +495,7 @@ def _open(path, kind, cls):
             fields[name] = {k: _get(d) for k, d in node.items()} if isinstance(node, h5py.Group) else _get(node)
     return cls(traces=StoredTraces(path), **fields)
 
-# %% ../nbs/01_data.ipynb #d55facc3
+# %% ../nbs/01_data.ipynb #38495c45
 def save_session(
     session: Session,
     path, # the HDF5 file to write
@@ -509,7 +509,7 @@ def open_session(
     "Open a stored session; raises FileNotFoundError, OSError (truncated) or ValueError (another kind or schema) that name the file."
     return _open(path, 'session', Session)
 
-# %% ../nbs/01_data.ipynb #d0e6035d
+# %% ../nbs/01_data.ipynb #91d53725
 def save_recording(
     recording: Recording,
     path, # the HDF5 file to write
@@ -523,7 +523,7 @@ def open_recording(
     "Open a stored recording; raises as `open_session`."
     return _open(path, 'recording', Recording)
 
-# %% ../nbs/01_data.ipynb #17b0915e
+# %% ../nbs/01_data.ipynb #9a80b2ae
 class Corpus:
     "Sessions by name, opened on demand, the last `keep` of them kept; held in or held out by animal."
     def __init__(self,
@@ -562,7 +562,7 @@ class Corpus:
         names = {'held-in': self.held_in, 'held-out': self.held_out, 'all': self.names}
         return (self[name] for name in names[choose('sessions', which, names)])
 
-# %% ../nbs/01_data.ipynb #36f70286
+# %% ../nbs/01_data.ipynb #98854e4f
 @dataclass(frozen=True)
 class Source:
     "One entry of the registry of data sets."
@@ -576,7 +576,7 @@ class Source:
 SOURCES = {
     'simulation': Source('a simulated network with calcium indicators', 'nowhere: it is computed', 'no files', 'nothing', 'calm_nb.simulation'),
     'atanas': Source('C. elegans, whole-brain imaging of freely moving worms (Atanas, Kim et al. 2023)',
-        'https://zenodo.org/records/19388374, file processed_h5.tar.bz2, md5 4689839382dd8855e3d6f64aadf89403',
+        'https://zenodo.org/records/19388374, file processed_h5.tar.bz2, md5 4689839382dd8855e3d6f64aadf89403; 15 more of the same lab: https://zenodo.org/records/19414639',
         '568,776,589 bytes', 'the unpacked <uid>-data.h5 files', 'calm_nb.recordings.atanas',
         "pip install pooch\npython -c \"from calm_nb.store import download; download('atanas', '{folder}')\""),
     'tseng': Source('mouse cortex, rule switching in a Y-maze (Tseng et al. 2022)',
@@ -590,7 +590,7 @@ SOURCES = {
 
 STANDINS = ('atanas', 'tseng', 'sun')
 
-# %% ../nbs/01_data.ipynb #90fa8673
+# %% ../nbs/01_data.ipynb #04b54d5d
 def data_root(
     name: str, # of a data set in SOURCES
     root=None, # its folder; None: $CALM_NB_DATA/<name>
@@ -606,7 +606,7 @@ def data_root(
         f'  put {source.place} into one folder and pass it as root=…, or into $CALM_NB_DATA/{name}' + (f'\n  steps:{steps}' if steps else '')
         + (f'\n  to try without it: standin=True runs on small synthetic files of the same format' if name in STANDINS else ''))
 
-# %% ../nbs/01_data.ipynb #134fd03f
+# %% ../nbs/01_data.ipynb #749e25f8
 def find_dataset(
     name: str, # of a data set in SOURCES
     root=None, # its folder; None: $CALM_NB_DATA/<name>

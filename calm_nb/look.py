@@ -4,12 +4,12 @@
 __all__ = ['VALUES', 'describe_session', 'describe', 'count_by', 'beside', 'show_skipped', 'trial_average', 'window_means',
            'dprime', 'draw_raster', 'best_neurons', 'draw_average', 'draw_behaviour', 'neuron_counts', 'draw_neurons']
 
-# %% ../nbs/01_look.ipynb #1fe663c6
+# %% ../nbs/01_look.ipynb #ca87d334
 import numpy as np
 from .core import *
 from .data import SPLITS
 
-# %% ../nbs/01_look.ipynb #44be598c
+# %% ../nbs/01_look.ipynb #efb7ec99
 def _most(values): # the values of a text column, the most frequent first
     names, counts = np.unique(np.asarray(values).astype(str), return_counts=True)
     return ', '.join(names[np.argsort(-counts, kind='stable')])
@@ -37,7 +37,7 @@ def describe(
         rows.append({'set': 'held out' if s.name in corpus.held_out else 'held in'} | describe_session(s)); s.close()
     return pd.DataFrame(rows)
 
-# %% ../nbs/01_look.ipynb #b39a379f
+# %% ../nbs/01_look.ipynb #8dbe0c30
 def count_by(
     table, # DataFrame of `describe`
     column: str, # 'subject', 'region', 'set', …
@@ -66,13 +66,15 @@ def show_skipped(
     most: int=10, # lines
 ):
     "Print what was skipped and why, the same reason once."
+    import re
     from collections import defaultdict
-    why = defaultdict(list)
-    for name, reason in corpus.skipped.items(): why[reason.replace(name, '…')].append(name)
+    from pathlib import Path
+    why, short = defaultdict(list), lambda found: Path(found[0]).name if Path(found[0]).exists() else found[0]
+    for name, reason in corpus.skipped.items(): why[re.sub(r'/[^\s:;,]+', short, reason).replace(name, '…')].append(name)
     print(f'skipped: {len(corpus.skipped)}')
     for reason, names in list(why.items())[:most]: print(f'  {", ".join(names[:4])}{f" and {len(names) - 4} more" if len(names) > 4 else ""}: {reason}')
 
-# %% ../nbs/01_look.ipynb #08113f4f
+# %% ../nbs/01_look.ipynb #01183d9b
 def trial_average(
     session, # Session
     values, # (T,) or (T, k): traces, z-scored or not, or behaviour
@@ -96,7 +98,7 @@ def trial_average(
         sd = np.sqrt(np.nansum((stack - mean)**2, 0)/np.maximum(n - 1, 1))
         return np.arange(-before, after), mean, sd/np.sqrt(n)
 
-# %% ../nbs/01_look.ipynb #330e9370
+# %% ../nbs/01_look.ipynb #f22b2630
 def window_means(
     session, # Session
     window: str=None, # 'stem' or 'arm': columns <window>_start and <window>_stop of trial_info; None: the whole trial
@@ -122,7 +124,7 @@ def dprime(
     sd = np.sqrt((one.var(0, ddof=1) + two.var(0, ddof=1))/2)
     return np.where(sd > 0, (one.mean(0) - two.mean(0))/np.where(sd > 0, sd, 1), 0)
 
-# %% ../nbs/01_look.ipynb #3b2fd73c
+# %% ../nbs/01_look.ipynb #2865f8a9
 def _finish(fig, session):
     import matplotlib.pyplot as plt
     if session.meta.get('standin'): mark_standin(fig)
@@ -136,7 +138,7 @@ def _stretch(session, seconds, start):
 
 def _title(session): return f'{session.subject}, {session.name}' if session.subject not in session.name else session.name
 
-# %% ../nbs/01_look.ipynb #528e4175
+# %% ../nbs/01_look.ipynb #910ab26b
 def draw_raster(
     session, # Session
     seconds: float=120., # to show
@@ -158,7 +160,7 @@ def draw_raster(
     fig.colorbar(image, ax=ax, label='trace (z-score)', pad=.01)
     return _finish(fig, session)
 
-# %% ../nbs/01_look.ipynb #215cf2c7
+# %% ../nbs/01_look.ipynb #2cfa6720
 VALUES = ('#1F4EA3', '#D55E00', '#00A36C', '#8B1A3A', '#6E6E6E') # colours of a trial variable's values
 
 def _choices(session, by, most=4):
@@ -180,7 +182,7 @@ def best_neurons(
     masks = [np.isin(np.arange(len(session)), g) for g in groups]
     return np.argsort(-np.abs(dprime(window_means(session, window), *masks)))[:n]
 
-# %% ../nbs/01_look.ipynb #4e2e3aa8
+# %% ../nbs/01_look.ipynb #e1aac459
 def draw_average(
     session, # Session
     by: str='cue', # trial variable
@@ -203,7 +205,7 @@ def draw_average(
     axes[0, 0].legend(title=by); fig.supxlabel(f'time from {(align or "trial start").replace("_", " ")} (s)', fontsize=8); fig.supylabel('trace (z-score)', fontsize=8)
     return _finish(fig, session)
 
-# %% ../nbs/01_look.ipynb #312e26f3
+# %% ../nbs/01_look.ipynb #a49f7a9f
 def draw_behaviour(
     session, # Session
     names=None, # behavioural variables; None: the first four one-dimensional ones
@@ -220,12 +222,12 @@ def draw_behaviour(
         ax.plot(np.arange(a, b)/session.rate, session.behaviour[name][a:b], color='k', lw=.8)
         for s, e in session.trials[::2]:
             if s < b and e > a: ax.axvspan(max(s, a)/session.rate, min(e, b)/session.rate, color='#EEEEEE', lw=0, zorder=0)
-        ax.set_ylabel(f'{name}\n({units[name]})' if name in units else name)
+        ax.set_ylabel(name.replace('_', '\n') + (f'\n({units[name]})' if name in units else ''))
     axes[-1, 0].set(xlabel='time (s)', xlim=(a/session.rate, b/session.rate)); axes[0, 0].set_title(f'{_title(session)}: every other {"window" if session.pseudo_trials else "trial"} shaded')
     fig.align_ylabels()
     return _finish(fig, session)
 
-# %% ../nbs/01_look.ipynb #c358ca4b
+# %% ../nbs/01_look.ipynb #60815cea
 def neuron_counts(
     corpus, # Corpus
     by: str='region', # a column of `neurons`, a key of `meta`, or 'subject'

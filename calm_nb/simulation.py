@@ -7,7 +7,7 @@ __all__ = ['SIZES', 'VARIANTS', 'PARTS', 'KINDS', 'TASK_SIZES', 'TASK_PARTS', 'C
            'Simulation', 'simulate', 'replay', 'oracle', 'TaskConfig', 'task_config', 'Task', 'simulate_task',
            'standin_configs', 'standin_list', 'standin']
 
-# %% ../nbs/02_simulation.ipynb #f7f93174
+# %% ../nbs/02_simulation.ipynb #e55b5db2
 import os, shutil
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
@@ -20,7 +20,7 @@ from scipy.signal import lfilter
 from .core import *
 from .data import Corpus, Recording, Session, ema, prepare, windows_of
 
-# %% ../nbs/02_simulation.ipynb #274984d4
+# %% ../nbs/02_simulation.ipynb #0dd97550
 @dataclass(frozen=True)
 class SimulationConfig:
     "Constants of a simulated session (Eq. 1 and the paper's appendix); raises ValueError for impossible ones."
@@ -44,13 +44,13 @@ class SimulationConfig:
         _check(self, ('steps',), lambda v: v >= 2, 'at least 2')
         _check(self, ('dt',), lambda v: v < 2*self.tau, f'below 2·tau = {2*self.tau:g} s, or the Euler step is unstable')
 
-# %% ../nbs/02_simulation.ipynb #87edd07e
+# %% ../nbs/02_simulation.ipynb #08778cf3
 def _check(config, names, holds, expected):
     for name in names:
         value = getattr(config, name)
         if not holds(value): raise ValueError(f'simulation {name} is {value}: it must be {expected}')
 
-# %% ../nbs/02_simulation.ipynb #695cb694
+# %% ../nbs/02_simulation.ipynb #95109f9d
 SIZES = dict(tiny=dict(neurons=12, trials=40), small=dict(neurons=32, trials=400), paper=dict(neurons=200, trials=400))
 VARIANTS = dict(default=dict(tau=1.), hard=dict(tau=.3))
 
@@ -63,7 +63,7 @@ def simulation_config(
     size = SIZES[resolve_scale(scale)]
     return SimulationConfig(**size, **VARIANTS[choose('variant', variant, VARIANTS)], seed=seed)
 
-# %% ../nbs/02_simulation.ipynb #6926db81
+# %% ../nbs/02_simulation.ipynb #bea5422a
 PARTS = ('weights', 'states', 'spikes', 'observation', 'future')
 
 def _stream(seed, part, *more): return np.random.default_rng([seed, PARTS.index(part), *more])
@@ -75,7 +75,7 @@ def weights(
     n = config.neurons
     return _stream(config.seed, 'weights').normal(0, config.gain/np.sqrt(n), (n, n))
 
-# %% ../nbs/02_simulation.ipynb #80851962
+# %% ../nbs/02_simulation.ipynb #13ea2dca
 def euler_step(
     r: np.ndarray, # (..., N) hidden states
     W: np.ndarray, # (N, N) weights
@@ -85,7 +85,7 @@ def euler_step(
     "One Euler step of Eq. 1: r + dt/tau (-r + W tanh r + xi)."
     return r + config.dt/config.tau * (np.tanh(r) @ W.T - r + xi)
 
-# %% ../nbs/02_simulation.ipynb #60804605
+# %% ../nbs/02_simulation.ipynb #498a651e
 def rollout(
     r: np.ndarray, # (..., N) hidden states now, float32 or float64
     W: np.ndarray, # (N, N) weights
@@ -100,7 +100,7 @@ def rollout(
         r = path[..., t, :] = euler_step(r, W, xi, config)
     return path
 
-# %% ../nbs/02_simulation.ipynb #5da7f9a4
+# %% ../nbs/02_simulation.ipynb #9cd2978d
 def hidden_states(
     W: np.ndarray, # (N, N) weights
     config: SimulationConfig,
@@ -110,7 +110,7 @@ def hidden_states(
     r0 = config.r0_sd * rng.standard_normal((config.trials, config.neurons))
     return np.concatenate([r0[:, None], rollout(r0, W, config.steps-1, config, rng)], 1)
 
-# %% ../nbs/02_simulation.ipynb #a5b136f4
+# %% ../nbs/02_simulation.ipynb #f2265136
 def expected_spikes(
     r: np.ndarray, # (..., N) hidden states
     config: SimulationConfig,
@@ -118,7 +118,7 @@ def expected_spikes(
     "Mean of the Poisson counts, (tanh r + 1)/2 · dt · lambda_max."
     return (np.tanh(r) + 1) * (config.dt*config.rate_max/2)
 
-# %% ../nbs/02_simulation.ipynb #7b8288e1
+# %% ../nbs/02_simulation.ipynb #a9f160ea
 def draw_spikes(
     r: np.ndarray, # (..., N) hidden states
     config: SimulationConfig,
@@ -127,7 +127,7 @@ def draw_spikes(
     "Poisson spike counts a frame."
     return rng.poisson(expected_spikes(r, config)).astype('uint16')
 
-# %% ../nbs/02_simulation.ipynb #e221a03e
+# %% ../nbs/02_simulation.ipynb #d82e60a5
 def kernel(
     steps: int, # frames
     config: SimulationConfig,
@@ -136,7 +136,7 @@ def kernel(
     t = np.arange(steps) * config.dt
     return np.exp(-t/config.tau_decay) - np.exp(-t/config.tau_rise)
 
-# %% ../nbs/02_simulation.ipynb #1e4e07f2
+# %% ../nbs/02_simulation.ipynb #0c8747b4
 def calcium_from(
     spikes: np.ndarray, # (..., steps, N) counts
     config: SimulationConfig,
@@ -145,7 +145,7 @@ def calcium_from(
     decay, rise = (np.exp(-config.dt/tau) for tau in (config.tau_decay, config.tau_rise))
     return lfilter([1.], [1., -decay], spikes, axis=-2) - lfilter([1.], [1., -rise], spikes, axis=-2)
 
-# %% ../nbs/02_simulation.ipynb #489d2064
+# %% ../nbs/02_simulation.ipynb #f8759f99
 @dataclass
 class Simulation:
     "A simulated session, with what a recording hides."
@@ -163,7 +163,7 @@ class Simulation:
             session=f'simulation-{c.seed}', trials=trials, segments=trials, units='calcium (a.u.)',
             source='simulated (Eq. 1)', checksum=config_key(c, 1), meta=dict(simulation=asdict(c)))
 
-# %% ../nbs/02_simulation.ipynb #e62149b3
+# %% ../nbs/02_simulation.ipynb #d3bc341f
 def simulate(
     config: SimulationConfig=SimulationConfig(),
 ) -> Simulation:
@@ -174,12 +174,12 @@ def simulate(
     noise = config.obs_sd * _stream(config.seed, 'observation').standard_normal(r.shape)
     return Simulation(config, W, r, spikes, (calcium_from(spikes, config) + noise).astype('float32'))
 
-# %% ../nbs/02_simulation.ipynb #27f7c201
+# %% ../nbs/02_simulation.ipynb #83903ef4
 _simulate_once = lru_cache(maxsize=2)(simulate)
 
 def _session(config, alpha, seed): return prepare(_simulate_once(config).recording(), alpha, seed)
 
-# %% ../nbs/02_simulation.ipynb #1fea2d24
+# %% ../nbs/02_simulation.ipynb #2ba11234
 def load(
     root=None, # ignored: nothing is read
     scale: str='small', # 'auto' or one of SCALES: 12, 32 or 200 neurons
@@ -195,7 +195,7 @@ def load(
     makers = {f'simulation-{c.seed}': partial(_session, c, alpha, seed) for c in configs}
     return Corpus('simulation', makers, held_out=list(makers)[sessions-held_out:])
 
-# %% ../nbs/02_simulation.ipynb #f4cab673
+# %% ../nbs/02_simulation.ipynb #12ae0c58
 def replay(
     session: Session, # a simulated session
 ) -> Simulation:
@@ -210,7 +210,7 @@ def replay(
                          'simulate it again with this version of NumPy')
     return sim
 
-# %% ../nbs/02_simulation.ipynb #c6f3536c
+# %% ../nbs/02_simulation.ipynb #67449a8f
 def _draw_future(sim, trial, context, samples, rng):
     "Calcium after the context of one trial, `samples` times: (samples, steps-context, N)."
     c, (past, now) = sim.config, (sim.spikes[trial, :context], sim.r[trial, context-1])
@@ -224,7 +224,7 @@ def _smooth_on(calcium, state, alpha):
     start = np.broadcast_to((1-alpha)*state, (len(calcium), 1, len(state)))
     return lfilter([alpha], [1., alpha-1], calcium, axis=1, zi=start)[0]
 
-# %% ../nbs/02_simulation.ipynb #2c2612cb
+# %% ../nbs/02_simulation.ipynb #db105c9f
 def _check_question(session, config, trials, context, samples):
     bad = trials[(trials < 0) | (trials >= config.trials)]
     if bad.size: raise ValueError(f'trials {bad[:5].tolist()}: {session.name} has 0 to {config.trials-1}')
@@ -232,7 +232,7 @@ def _check_question(session, config, trials, context, samples):
     if not 1 <= context < config.steps:
         raise ValueError(f'context is {context} frames: it must be 1 to {config.steps-1}, as a trial has {config.steps}')
 
-# %% ../nbs/02_simulation.ipynb #fdced0cb
+# %% ../nbs/02_simulation.ipynb #5ef2691d
 def oracle(
     session: Session, # a simulated session
     trials: np.ndarray, # (n,) trial indices
@@ -250,12 +250,12 @@ def oracle(
         futures[:, i] = session.zscore(_smooth_on(calcium, state, session.alpha))
     return futures
 
-# %% ../nbs/02_simulation.ipynb #dc45d9b2
+# %% ../nbs/02_simulation.ipynb #c3373416
 KINDS = dict(maze=dict(rate=6., speed=.5, pause=5.5),   # Hz; m/s along the maze; s from its end to the next trial
              track=dict(rate=10., speed=26., pause=2.), # Hz; cm/s; s of a teleport
              worm=dict(rate=1.66, speed=.05, pause=4.)) # Hz; mm/s; s of a reversal
 
-# %% ../nbs/02_simulation.ipynb #50c7910d
+# %% ../nbs/02_simulation.ipynb #192f6b15
 @dataclass(frozen=True)
 class TaskConfig:
     "Constants of a recording with a planted task; raises ValueError for impossible ones."
@@ -297,7 +297,7 @@ class TaskConfig:
     def __post_init__(self): _check_task(self)
     dt = property(lambda self: 1/self.rate) # s a frame
 
-# %% ../nbs/02_simulation.ipynb #09078aec
+# %% ../nbs/02_simulation.ipynb #3b39c93f
 def _check_task(c):
     "Fill in what the kind decides, and refuse what cannot be."
     for name, value in KINDS[choose('kind', c.kind, KINDS)].items():
@@ -312,7 +312,7 @@ def _check_task(c):
     _check(c, ('subject',), lambda v: isinstance(v, str) and v != '', 'a name')
     _check(c, ('rule_trials',), lambda v: len(v) == 2 and 1 <= v[0] <= v[1], '(fewest, most) trials')
 
-# %% ../nbs/02_simulation.ipynb #a91bbff1
+# %% ../nbs/02_simulation.ipynb #771ed818
 TASK_SIZES = dict(maze=dict(tiny=dict(neurons=24, trials=30, rule_trials=(8, 12)), small=dict(neurons=96, trials=120, rule_trials=(25, 40)), paper=dict(neurons=957, trials=220)),
                   track=dict(tiny=dict(neurons=24, trials=20), small=dict(neurons=96, trials=80), paper=dict(neurons=4107, trials=150)),
                   worm=dict(tiny=dict(neurons=24, frames=480), small=dict(neurons=64, frames=1600), paper=dict(neurons=135, frames=1600)))
@@ -326,7 +326,7 @@ def task_config(
     for name in options: choose('task option', name, TaskConfig.__dataclass_fields__)
     return TaskConfig(choose('kind', kind, KINDS), **{**TASK_SIZES[kind][resolve_scale(scale)], **options})
 
-# %% ../nbs/02_simulation.ipynb #92cd6bd0
+# %% ../nbs/02_simulation.ipynb #e16ec84b
 TASK_PARTS = ('behaviour', 'tuning', 'latent', 'neurons', 'anatomy')
 
 def _task_stream(c, part, *more): return np.random.default_rng([TASK_PARTS.index(part), c.seed, c.session, *more, *c.subject.encode()])
@@ -339,7 +339,7 @@ def _smooth(shape, width, rng):
     weights = np.exp(-.5*(np.arange(-margin, margin + 1)/width)**2)
     return gaussian_filter1d(white, width, axis=0, radius=margin)[margin:-margin]*(weights.sum()/np.sqrt((weights**2).sum()))
 
-# %% ../nbs/02_simulation.ipynb #ce5799dd
+# %% ../nbs/02_simulation.ipynb #07c3e8be
 def _run(length, c, rng, slow=()):
     "Positions at the frames of one run from 0 to below `length`; half as fast around the places in `slow` [(centre, width)]."
     grid = np.linspace(0, length, 400)
@@ -353,7 +353,7 @@ def _velocity(position, c):
     steps = np.diff(position)*c.rate
     return np.r_[steps, steps[-1:]]
 
-# %% ../nbs/02_simulation.ipynb #6c63769b
+# %% ../nbs/02_simulation.ipynb #ccdf0c46
 def _maze_trial(c, turn, rng):
     "Behaviour of one trial by name, with the feedback and pause after the maze; turn: -1 left, 1 right."
     forward = _run(c.stem + c.arm, c, rng)
@@ -368,7 +368,7 @@ def _maze_trial(c, turn, rng):
     roll = .3*pitch + .3*yaw + .05*_smooth(n + rest, .7*c.rate, rng)
     return dict(pitch=pitch, roll=roll, yaw=yaw, forward=np.r_[forward, absent], lateral=lateral, time_from_choice=(np.arange(n + rest) - n)*c.dt)
 
-# %% ../nbs/02_simulation.ipynb #1e16f471
+# %% ../nbs/02_simulation.ipynb #c1b1252c
 def _decisions(c, rng):
     "Cue, choice, rule and what follows from them, one a trial."
     blocks = np.cumsum(rng.integers(c.rule_trials[0], c.rule_trials[1] + 1, c.trials))
@@ -378,7 +378,7 @@ def _decisions(c, rng):
     return dict(cue=np.where(black, 'black', 'white'), choice=np.where(left, 'left', 'right'), correct=correct,
                 rule=rule, switch=np.r_[False, rule[1:] != rule[:-1]])
 
-# %% ../nbs/02_simulation.ipynb #8432c9a1
+# %% ../nbs/02_simulation.ipynb #b294e10c
 @dataclass
 class _Course:
     "Behaviour of a session, its trials, and the variables that neurons may carry."
@@ -400,7 +400,7 @@ def _sequence(trials, still):
     stops = still + np.cumsum([len(next(iter(t.values()))) for t in trials])
     return whole, np.stack([np.r_[still, stops[:-1]], stops], 1)
 
-# %% ../nbs/02_simulation.ipynb #9a2fdf9c
+# %% ../nbs/02_simulation.ipynb #3741f4a5
 def _maze(c, rng):
     "The course of a maze session; two seconds at rest before and after the task."
     info = _decisions(c, rng)
@@ -417,7 +417,7 @@ def _maze(c, rng):
     units = dict(pitch='m/s', roll='m/s', yaw='rad/s', forward='m', lateral='m', time_from_choice='s')
     return _Course(behaviour, trials, info, features, 100*forward, units)
 
-# %% ../nbs/02_simulation.ipynb #8aa400a6
+# %% ../nbs/02_simulation.ipynb #41e0a346
 CUE_ZONE, CHOICE_ZONE, REWARDS = (20, 70), (70, 120), dict(near=130, far=180) # cm of our track
 
 def _track_decisions(c, rng):
@@ -437,7 +437,7 @@ def _track_trial(c, choice, whole, rng):
     speed = _velocity(position, c)
     return dict(position=np.r_[position, np.full(rest, np.nan)], speed=np.r_[speed, speed[-1]*np.exp(-np.arange(1, rest + 1)*c.dt)])
 
-# %% ../nbs/02_simulation.ipynb #29ddd4dd
+# %% ../nbs/02_simulation.ipynb #9c0dcdd1
 def _track(c, rng):
     "The course of a track session."
     info = _track_decisions(c, rng)
@@ -452,7 +452,7 @@ def _track(c, rng):
     trials = spans - [0, round(c.pause*c.rate)]
     return _Course(behaviour, trials, info, features, at, dict(position='cm', speed='cm/s'))
 
-# %% ../nbs/02_simulation.ipynb #6bc877c7
+# %% ../nbs/02_simulation.ipynb #0cf8a615
 def _worm_flag(c, rng):
     "1 in the frames of a reversal, else 0."
     spells = rng.exponential([25*c.rate, c.pause*c.rate], (c.frames, 2)) + 2
@@ -472,7 +472,7 @@ def _worm(c, rng):
     units = dict(velocity='mm/s', head_angle='rad', angular_velocity='rad/s', pumping='pumps/s', worm_curvature='a.u.', reversal_vec='0 or 1', body_angle='rad')
     return _Course(behaviour, windows_of(c.frames, 80), {}, features, np.full(c.frames, np.nan), units)
 
-# %% ../nbs/02_simulation.ipynb #e3c474a6
+# %% ../nbs/02_simulation.ipynb #1db020c1
 def _plant(c, course, rng):
     "Gains of every neuron for every variable, its place field's height and its centre in cm (NaN: none)."
     truth = {}
@@ -489,7 +489,7 @@ def _plant(c, course, rng):
         truth['field'][chosen] = c.field_gain*rng.uniform(.7, 1.3, len(chosen))
     return truth
 
-# %% ../nbs/02_simulation.ipynb #18b45409
+# %% ../nbs/02_simulation.ipynb #1f6e3b34
 def _latent(c, frames):
     "The shared network's units over the session (frames, latents), each of zero mean and unit sd."
     rng = _task_stream(c, 'latent')
@@ -506,7 +506,7 @@ def _drive(c, course, truth, latent, block, rng):
     drive += latent @ rng.normal(0, c.latent_gain/np.sqrt(c.latents), (c.latents, n))
     return drive + c.noise_sd*_smooth((len(drive), n), .7*c.rate, rng)
 
-# %% ../nbs/02_simulation.ipynb #6a56bb58
+# %% ../nbs/02_simulation.ipynb #c64a5cca
 def _observe(c, drive, rng):
     "Spike counts (T, n) and dF/F (T, n) under a drive."
     spikes = draw_spikes(drive, c, rng)
@@ -520,7 +520,7 @@ def _anatomy(c):
     depth = (.15 if c.layer == '2/3' else .45) + .03*plane # mm, as ml and ap
     return dict(region=np.full(n, c.region), layer=np.full(n, c.layer), plane=plane, ml=ml + .3*rng.uniform(-1, 1, n), ap=ap + .3*rng.uniform(-1, 1, n), depth=depth)
 
-# %% ../nbs/02_simulation.ipynb #4ac8d7c6
+# %% ../nbs/02_simulation.ipynb #82119196
 @dataclass
 class Task:
     "A recording with a planted task, with what a microscope hides."
@@ -538,11 +538,12 @@ class Task:
         neurons |= {f'planted_{k}': v for k, v in self.truth.items() if k != 'field'}
         behaviour = {k: v.astype(np.float32) for k, v in course.behaviour.items()}
         field = {} if c.kind == 'worm' else dict(field=c.region, layer=c.layer)
+        if c.kind == 'maze': field |= dict(stem_m=c.stem, arm_m=c.arm)
         return Recording(traces=self.traces, rate=c.rate, subject=c.subject, session=session or f'{c.kind}-{c.subject}-{c.session}', trials=course.trials, behaviour=behaviour,
             neurons=neurons, trial_info=course.info, pseudo_trials=c.kind == 'worm', source='simulated (a task)', checksum=config_key(c, 1),
             meta=dict(task=asdict(c), behaviour_units=course.units, standin=True, **field))
 
-# %% ../nbs/02_simulation.ipynb #f5f6998f
+# %% ../nbs/02_simulation.ipynb #d91425d3
 def simulate_task(
     config: TaskConfig=TaskConfig(),
 ) -> Task:
@@ -556,11 +557,11 @@ def simulate_task(
         spikes[:, block], traces[:, block] = _observe(c, _drive(c, course, truth, latent, block, rng), rng)
     return Task(c, course, truth, latent, spikes, traces)
 
-# %% ../nbs/02_simulation.ipynb #368d54c7
+# %% ../nbs/02_simulation.ipynb #b203d6ad
 STANDIN_KIND = dict(tseng='maze', sun='track', atanas='worm')
 STANDIN_SIZES = dict(tseng=dict(tiny=(3, 4), small=(4, 6), paper=(4, 6)), sun=dict(tiny=(3, 4), small=(4, 6), paper=(3, 4)),
                      atanas=dict(tiny=(4, 4), small=(8, 8), paper=(8, 8))) # animals, sessions
-STANDIN_VERSION = 1 # of what is written; raise it when the simulation or a writer changes
+STANDIN_VERSION = 2 # of what is written; raise it when the simulation or a writer changes
 
 _MICE = ('9', '3', '6', '10', '4', '5', '7', '8') # of Tseng et al.; the paper holds out 6 and 10
 _REGIONS = ('visA', 'V1', 'RSC', 'AM', 'PM', 'MM')
@@ -576,7 +577,7 @@ def _fields(configs):
         c = replace(c, region=_REGIONS[k % len(_REGIONS)], layer=('2/3', '5')[k//2 % 2])
         yield replace(c, planes=1, neurons=max(1, c.neurons//4)) if k == 1 else c
 
-# %% ../nbs/02_simulation.ipynb #0741595b
+# %% ../nbs/02_simulation.ipynb #3fb8a2bf
 def standin_configs(
     name: str, # 'tseng', 'sun' or 'atanas'
     scale: str='auto', # 'auto' or one of SCALES
@@ -596,7 +597,7 @@ def standin_configs(
     configs = [task_config(kind, scale, **{'seed': seed, **options, 'subject': _animal(name, k % subjects), 'session': k//subjects}) for k in range(sessions)]
     return list(_fields(configs)) if name == 'tseng' else configs
 
-# %% ../nbs/02_simulation.ipynb #42e379cd
+# %% ../nbs/02_simulation.ipynb #ba09d84a
 def _write_tseng(folder, configs):
     "NWB files, one a session; returns their names."
     from calm_nb.recordings.tseng import file_name, session_name, write_nwb
@@ -629,7 +630,7 @@ def _write_sun(folder, configs):
 
 _WRITERS = dict(tseng=_write_tseng, atanas=_write_atanas, sun=_write_sun)
 
-# %% ../nbs/02_simulation.ipynb #9d666424
+# %% ../nbs/02_simulation.ipynb #ff0abc00
 def standin_list(
     folder, # of a stand-in
 ) -> dict: # session name -> TaskConfig
@@ -656,7 +657,7 @@ def _fill(folder, name, configs, key):
             if not _complete(folder, key): raise
     finally: shutil.rmtree(draft, ignore_errors=True)
 
-# %% ../nbs/02_simulation.ipynb #fa53102e
+# %% ../nbs/02_simulation.ipynb #a0ae5124
 def standin(
     name: str, # 'tseng', 'sun' or 'atanas'
     folder=None, # to write; None: standins/<name>/<scale>-s<seed>-<key> in the folder of runs

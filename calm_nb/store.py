@@ -4,7 +4,7 @@
 __all__ = ['ARCHIVES', 'Raw', 'stamp_of', 'store_folder', 'convert_one', 'convert', 'stored_corpus', 'Archive', 'fetch', 'unpack',
            'download']
 
-# %% ../nbs/01_store.ipynb #ce5bcf21
+# %% ../nbs/01_store.ipynb #2b297327
 import os, resource, shutil, sys, tarfile, tempfile, time
 from collections import Counter
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ import numpy as np
 from .core import *
 from .data import (SCHEMA, Corpus, Recording, RecordingError, checksum_of, hold_out, open_session, prepare, resplit, save_session, thin)
 
-# %% ../nbs/01_store.ipynb #47d51b49
+# %% ../nbs/01_store.ipynb #ebf18999
 @dataclass(frozen=True)
 class Raw:
     "A recording that waits to be read."
@@ -23,7 +23,7 @@ class Raw:
     files: tuple = () # paths, files or folders, it is read from
     subject: str = '' # the animal, where it is known already
 
-# %% ../nbs/01_store.ipynb #a55922b1
+# %% ../nbs/01_store.ipynb #ac1a46a1
 def stamp_of(
     files, # paths of files or folders
 ) -> str: # ten hexadecimal digits
@@ -31,7 +31,7 @@ def stamp_of(
     inside = [p for f in map(Path, files) for p in (sorted(q for q in f.rglob('*') if q.is_file()) if f.is_dir() else [f])]
     return config_key([[p.name, p.stat().st_size, p.stat().st_mtime_ns] for p in inside], 1)
 
-# %% ../nbs/01_store.ipynb #c42af3ee
+# %% ../nbs/01_store.ipynb #d925749c
 def store_folder(
     name: str, # of the data set
 ) -> Path:
@@ -49,7 +49,7 @@ def _record(folder, name, raw):
     good = isinstance(record, dict) and record.get('stamp') == stamp_of(raw.files) and ('skipped' in record or file.is_file())
     return record if good else None
 
-# %% ../nbs/01_store.ipynb #e7359c0f
+# %% ../nbs/01_store.ipynb #29bf2316
 def _bytes(files): return sum(p.stat().st_size for f in map(Path, files) for p in ([f] if f.is_file() else f.rglob('*')) if p.is_file())
 
 def _peak():
@@ -79,7 +79,7 @@ def convert_one(
     write_json(record, file.with_suffix('.json'))
     return record
 
-# %% ../nbs/01_store.ipynb #8bf8245f
+# %% ../nbs/01_store.ipynb #ebd06c36
 def _workers(workers, raws):
     "How many processes: one for less than 200 MB, else one a core, at most eight."
     if workers is not None: return max(1, int(workers))
@@ -110,7 +110,7 @@ def convert(
     for record in _told(Parallel(_workers(workers, todo), return_as='generator_unordered')(jobs) if todo else [], len(todo)): records[record['name']] = record
     return [records[name] for name in raws]
 
-# %% ../nbs/01_store.ipynb #f534ff7f
+# %% ../nbs/01_store.ipynb #ee5e7c9d
 def _drawn(raws, limit, seed):
     "At most `limit` recordings, drawn by seed, one animal after the other."
     if limit is None or limit >= len(raws): return raws
@@ -136,7 +136,7 @@ def _held(kept, held_out, seed):
     if len(out) == len(subjects): raise ValueError(f'held_out={held_out!r} leaves no animal held in: there are {", ".join(subjects)}')
     return [name for name, r in kept.items() if r['subject'] in out]
 
-# %% ../nbs/01_store.ipynb #909fbd34
+# %% ../nbs/01_store.ipynb #83fdea4d
 def _open_split(path, seed): return resplit(open_session(path), seed)
 
 def stored_corpus(
@@ -164,7 +164,7 @@ def stored_corpus(
     makers = {session: partial(_open_split, _file(folder, r['name']), seed) for session, r in kept.items()}
     return Corpus(name, makers, _held(kept, held_out, seed), skipped)
 
-# %% ../nbs/01_store.ipynb #24e0fc2a
+# %% ../nbs/01_store.ipynb #42c736c8
 @dataclass(frozen=True)
 class Archive:
     "A file to download."
@@ -177,7 +177,7 @@ ARCHIVES = {'atanas': (
     Archive('https://zenodo.org/records/19388374/files/processed_h5.tar.bz2?download=1', 568_776_589, 'md5:4689839382dd8855e3d6f64aadf89403', 'processed_h5.tar.bz2'),
     Archive('https://zenodo.org/records/19388374/files/neuropal_label.json.bz2?download=1', 16_169, 'md5:1b8b0edf02badd6d8d028e2f6c30d24d', 'neuropal_label.json.bz2'))}
 
-# %% ../nbs/01_store.ipynb #d63fdaef
+# %% ../nbs/01_store.ipynb #96d29b81
 def fetch(
     archive: Archive,
     folder, # where the file belongs
@@ -192,7 +192,7 @@ def fetch(
     try: return Path(pooch.retrieve(archive.url, archive.checksum, fname=archive.name, path=folder, progressbar=archive.size > 2**20))
     except ValueError as error: raise ValueError(f'{archive.name}: the download is not the file expected ({error}); nothing was unpacked: delete {path} if it is there and try again') from error
 
-# %% ../nbs/01_store.ipynb #494416a3
+# %% ../nbs/01_store.ipynb #4e87248c
 def _checked_members(tar, folder):
     "The members of an archive; raises ValueError for one that is no plain file or folder or leads out of `folder`."
     for m in tar:
@@ -217,7 +217,7 @@ def unpack(
     finally: shutil.rmtree(draft, ignore_errors=True)
     return folder
 
-# %% ../nbs/01_store.ipynb #152f4be3
+# %% ../nbs/01_store.ipynb #f3d684b3
 def download(
     name: str, # of a data set: 'atanas'
     folder=None, # where it belongs; None: $CALM_NB_DATA/<name>

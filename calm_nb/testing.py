@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['CHANGES', 'mutate_file', 'mutate_folder', 'mutate_h5', 'fuzz']
 
-# %% ../nbs/00c_testing.ipynb #34934314
+# %% ../nbs/00c_testing.ipynb #65450500
 import multiprocessing, os, shutil, tempfile, time
 from collections import Counter
 from pathlib import Path
@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 from .core import *
 
-# %% ../nbs/00c_testing.ipynb #c6e0d2a8
+# %% ../nbs/00c_testing.ipynb #8b5a0cf2
 def _flip(data, rng):
     at = rng.integers(len(data), size=int(rng.integers(1, 9)))
     for i in at: data[i] = int(rng.integers(256))
@@ -33,7 +33,7 @@ def mutate_file(
     Path(path).write_bytes(bytes(data))
     return done
 
-# %% ../nbs/00c_testing.ipynb #ae41f290
+# %% ../nbs/00c_testing.ipynb #3a7e2018
 def mutate_folder(
     path, # the folder, changed in place
     rng: np.random.Generator,
@@ -48,7 +48,7 @@ def mutate_folder(
     if what == 'replaced': other = files[int(rng.integers(len(files)))]; victim.write_bytes(other.read_bytes()); what = f'replaced by {other.name}'
     return f'{name} {what}'
 
-# %% ../nbs/00c_testing.ipynb #6c191d2b
+# %% ../nbs/00c_testing.ipynb #72e4981d
 def _spoil(x, rng, value):
     "Set a few entries of a float copy of x."
     x = np.array(x, np.float64, copy=True)
@@ -64,7 +64,7 @@ CHANGES = {
     'all NaN': lambda x, rng: np.full(x.shape, np.nan), 'as text': lambda x, rng: np.array([str(v) for v in x.ravel()], dtype='S').reshape(x.shape),
     'as int': lambda x, rng: np.nan_to_num(np.asarray(x, float)).astype('i4'), 'as complex': lambda x, rng: x.astype('c16'), 'as a scalar': lambda x, rng: x.reshape(-1)[0]}
 
-# %% ../nbs/00c_testing.ipynb #5dba3bd4
+# %% ../nbs/00c_testing.ipynb #17a0f153
 def _leaves(f):
     "Names of the groups and of the datasets of an open HDF5 file."
     groups, datasets = [], []
@@ -81,7 +81,7 @@ def _rewrite(f, name, rng):
     for k, v in attributes.items(): f[name].attrs[k] = v
     return f'{name} {how}'
 
-# %% ../nbs/00c_testing.ipynb #bdce8750
+# %% ../nbs/00c_testing.ipynb #1ecf6f2f
 def mutate_h5(
     path, # the HDF5 file, changed in place
     rng: np.random.Generator,
@@ -98,7 +98,7 @@ def mutate_h5(
         if what == 'a number in its place': f[name] = 1.5
     return f'{name} {what}'
 
-# %% ../nbs/00c_testing.ipynb #897bfe03
+# %% ../nbs/00c_testing.ipynb #d56555a6
 def _snapshot(folder): return {p: p.stat().st_size for p in sorted(folder.rglob('*')) if p.is_file()}
 
 def _one_case(original, read, mutate, case, refused, folder):
@@ -119,7 +119,7 @@ def _run_cases(pipe, original, read, mutate, cases, refused, folder):
         pipe.send((case, *_one_case(original, read, mutate, case, refused, folder)))
     pipe.close()
 
-# %% ../nbs/00c_testing.ipynb #d7ed5a53
+# %% ../nbs/00c_testing.ipynb #a5b50bc6
 def _await(pipe, child, seconds):
     "The next message; raises AssertionError where the child hangs or has died."
     if not pipe.poll(seconds): child.kill(); raise AssertionError(f'no end after {seconds:g} s')

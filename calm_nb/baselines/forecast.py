@@ -8,7 +8,7 @@ __all__ = ['NETS', 'SMALLER', 'VERSION', 'POCO_NAMES', 'BASELINES', 'Baseline', 
            'PatchNet', 'Blocks', 'PatchTST', 'InvertedNet', 'ITransformer', 'poco_angles', 'turn', 'TimedAttention',
            'GatedFeedForward', 'POCONet', 'poco_from_published', 'POCO', 'tune', 'baseline', 'cost']
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #fb2ac397
+# %% ../../nbs/05a_forecast_baselines.ipynb #7b4ddc7f
 import itertools, math, time, zlib
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -26,7 +26,7 @@ from ..forecast import MIN_HORIZON, Forecast, Forecaster, crps, evaluate, horizo
 from ..nq import check_traces
 from ..training import TrainConfig, fit as run_training
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #4f8c886b
+# %% ../../nbs/05a_forecast_baselines.ipynb #b93a1f6c
 class Baseline:
     "What forecasting baselines share: `fit` is timed, learned numbers are counted, settings can be varied."
     scope = 'session' # whom a model serves: 'session', 'all' or 'tables'
@@ -51,7 +51,7 @@ class Baseline:
         for name in changes: choose(f'setting of {self.name}', name, [f.name for f in fields(self) if f.repr])
         return replace(self, **{f.name: f.default_factory() for f in fields(self) if not f.repr}, **changes)
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #51486d02
+# %% ../../nbs/05a_forecast_baselines.ipynb #8004f29d
 def fit_on(
     forecaster, # a Baseline, or any Forecaster
     held_in, # Sessions to learn from
@@ -63,7 +63,7 @@ def fit_on(
     if held_out and getattr(forecaster, 'scope', 'session') != 'all': forecaster.fit(held_out)
     return forecaster
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #9c23de15
+# %% ../../nbs/05a_forecast_baselines.ipynb #1cec8f1c
 def fitted(
     fits: dict, # session name -> what was learned
     session, # Session
@@ -74,7 +74,7 @@ def fitted(
     known = ', '.join(map(repr, list(fits)[:8])) + ('…' if len(fits) > 8 else '') or 'none'
     raise ValueError(f'{name} was not fitted on session {session.name!r} (fitted: {known}): call fit([session]) first')
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #51f7cb6c
+# %% ../../nbs/05a_forecast_baselines.ipynb #c270926c
 @dataclass
 class Copy(Baseline):
     "Repeat the last context frame."
@@ -84,7 +84,7 @@ class Copy(Baseline):
         "The last frame of the context, `horizon` times."
         return Forecast(np.repeat(context[:, -1:], horizon, axis=1))
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #4f4c8113
+# %% ../../nbs/05a_forecast_baselines.ipynb #02e9161c
 @dataclass
 class TrialMean(Baseline):
     "The mean training trial of a session, frame by frame; raises ValueError for a session it was not fitted on."
@@ -105,7 +105,7 @@ class TrialMean(Baseline):
         frames = np.minimum(np.arange(horizon) + context.shape[1], len(mean)-1)
         return Forecast(np.repeat(mean[None, frames], len(context), axis=0))
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #b353ca37
+# %% ../../nbs/05a_forecast_baselines.ipynb #2c717fbc
 def ridge_solve(
     xx: np.ndarray, # (..., k, k) X'X; column 0 of X is 1
     xy: np.ndarray, # (..., k, m) X'Y
@@ -116,7 +116,7 @@ def ridge_solve(
     if xx.ndim == 2: return linalg.solve(xx + ridge*xx[0, 0]*free, xy, assume_a='pos')
     return np.linalg.solve(xx + (ridge*xx[..., 0, 0])[..., None, None]*free, xy)
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #ed5811ba
+# %% ../../nbs/05a_forecast_baselines.ipynb #e0c5fa5b
 def context_moments(
     sessions: list, # of Session
     split: str, # whose trials
@@ -137,7 +137,7 @@ def context_moments(
             yy[:h] += (y*y).sum(0)
     return xx, xy, yy
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #bd037dd3
+# %% ../../nbs/05a_forecast_baselines.ipynb #8daf1728
 @dataclass
 class UnivariateLinear(Baseline):
     "One ridge map from a neuron's context to its horizon, shared by all neurons and sessions; raises ValueError without training trials."
@@ -165,7 +165,7 @@ class UnivariateLinear(Baseline):
         w = self.map[np.minimum(np.arange(horizon), len(self.map)-1), :, 0]
         return Forecast(w[:, 0, None] + np.einsum('hc,bcn->bhn', w[:, 1:], context))
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #fd7ea53e
+# %% ../../nbs/05a_forecast_baselines.ipynb #4c87aec1
 def lagged(
     trial: np.ndarray, # (T, N) z-scored
     order: int, # p
@@ -176,7 +176,7 @@ def lagged(
     lags = [trial[order-k:order-k+rows] for k in range(1, order+1)]
     return np.concatenate([np.ones((rows, 1)), *lags], 1), trial[order:]
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #a0d08d79
+# %% ../../nbs/05a_forecast_baselines.ipynb #47e146e8
 def var_moments(
     session, # Session
     order: int, # p
@@ -191,7 +191,7 @@ def var_moments(
     if np.ndim(xx) < 2: raise ValueError(f'session {session.name}: no training trial is longer than {order} frames')
     return xx, xy, yy
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #1e051eb3
+# %% ../../nbs/05a_forecast_baselines.ipynb #97dde40c
 @dataclass
 class VarFit:
     "A fitted vector autoregression."
@@ -214,7 +214,7 @@ def var_fit(
     cov = residual / max(xx[0, 0] - np.trace(hat), 1)
     return VarFit(order, ridge, coef, np.linalg.cholesky((cov + cov.T)/2 + 1e-9*np.eye(len(cov))))
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #c18e5d56
+# %% ../../nbs/05a_forecast_baselines.ipynb #4eb6f937
 def var_rollout(
     coef: np.ndarray, # (1+pN, N), from var_fit
     context: np.ndarray, # (B, C, N) with C ≥ p
@@ -232,7 +232,7 @@ def var_rollout(
         state = np.concatenate([y, state[:, :-n]], 1)
     return np.stack(out, 1)
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #2ec16a98
+# %% ../../nbs/05a_forecast_baselines.ipynb #d8252fab
 def var_error(
     coef: np.ndarray, # (1+pN, N)
     batches: list, # of (indices, past, future), from trial_batches
@@ -256,7 +256,7 @@ def var_grid(
     size = {p: 1 + p*session.n_neurons for p in orders}
     return {(p, r): var_error(ridge_solve(xx[:k, :k], xy[:k], r), batches) for p, k in size.items() for r in ridges}
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #157cc055
+# %% ../../nbs/05a_forecast_baselines.ipynb #ea78d158
 def spread_scores(
     forecaster: Forecaster, # with samples
     session, # Session
@@ -271,7 +271,7 @@ def spread_scores(
         trials += len(past)
     return total/trials
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #6c396f27
+# %% ../../nbs/05a_forecast_baselines.ipynb #ce41ab50
 @dataclass
 class RidgeVAR(Baseline):
     "Ridge vector autoregression, one a session, order and ridge by validation forecast error; with `samples`, Gaussian futures too."
@@ -306,7 +306,7 @@ class RidgeVAR(Baseline):
         draw = lambda: rng.standard_normal((horizon, len(context), len(factor)), dtype='float32') @ factor
         return Forecast(mean, np.stack([var_rollout(coef, context.astype('float32'), horizon, draw()) for _ in range(self.samples)]))
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #6d427ed0
+# %% ../../nbs/05a_forecast_baselines.ipynb #615e50fe
 @dataclass(frozen=True)
 class Recipe:
     "Sizes and training of a network baseline."
@@ -324,7 +324,7 @@ NETS = dict(
     iTransformer=dict(block=8, dim=64, layers=2, heads=4, hidden=256, dropout=.1, norm='last'),
     POCO=dict(patch=8, dim=128, latents=8, heads=16, head=64, layers=1, film=1024, drop_ffn=.2, drop_layer=.4))
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #85f20a37
+# %% ../../nbs/05a_forecast_baselines.ipynb #4c3cc8d5
 def recipe(
     name: str, # of a network, in NETS
     scale: str, # one of SCALES
@@ -346,7 +346,7 @@ def recipe(
 SMALLER = dict(TCN=dict(tiny=(60, 5e-3), small=(300, 2e-3)), PatchTST=dict(tiny=(30, 2e-3), small=(200, 1e-3)), # steps, learning rate
                iTransformer=dict(tiny=(60, 3e-3), small=(400, 1e-3)), POCO=dict(tiny=(40, 5e-3), small=(150, 3e-3)))
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #c661e359
+# %% ../../nbs/05a_forecast_baselines.ipynb #fbe0d60b
 def altered(
     base: Recipe,
     **changes, # a field of Recipe, of its training or of its net, by name
@@ -357,7 +357,7 @@ def altered(
     part = lambda names: {k: v for k, v in changes.items() if k in names}
     return replace(base, net={**base.net, **part(base.net)}, training=replace(base.training, **part(training)), **part(own))
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #10cbce90
+# %% ../../nbs/05a_forecast_baselines.ipynb #7d3dc859
 class Windows:
     "Batches (z (B, frames, N), session name), one session each, a pure function of the step; raises ValueError when no trial is long enough."
     def __init__(self,
@@ -388,14 +388,14 @@ class Windows:
         starts = spans[:, 0] + (rng.integers(0, np.diff(spans)[:, 0] - self.frames + 1) if self.anywhere else 0)
         return torch.from_numpy(np.stack([self.sessions[name].window(a, a + self.frames) for a in starts.tolist()])), name
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #ed433465
+# %% ../../nbs/05a_forecast_baselines.ipynb #edeb0aa8
 class Validation:
     "Correlation and MSE of the forecasts of validation trials; raises ValueError when none is long enough."
     def __init__(self,
         sessions: list, # of Session
         context: int=40, # frames shown
         limit: int=None, # frames forecast at most
-        trials: int=32, # a session, at most
+        trials: int=64, # a session, at most
     ):
         self.context, self.trials = context, {}
         for s in sessions[:8]:
@@ -416,7 +416,7 @@ class Validation:
             rows.append([np.mean([trial_corr(*p) for p in pairs]), np.mean([mse(*p) for p in pairs])])
         return dict(zip(('corr', 'mse'), np.mean(rows, 0).tolist()))
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #912c0749
+# %% ../../nbs/05a_forecast_baselines.ipynb #036bcf70
 @dataclass
 class Network(Baseline):
     "A baseline trained by gradient; subclasses write `build`, `frames`, `loss` and `predict`."
@@ -443,7 +443,7 @@ class Network(Baseline):
         altered(self.recipe, **rest)
         return super().varied(**{'changes': {**self.changes, **rest}, **own})
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #bf2fca0c
+# %% ../../nbs/05a_forecast_baselines.ipynb #6e54870b
 def _find_horizon(self, sessions):
     "The horizon to train for, from the data where none was given."
     lengths = {int(n) for s in sessions for n in np.diff(s.trials[s.of('train')])[:, 0]}
@@ -466,7 +466,7 @@ def _learn(self, sessions):
 
 Network.learn = _learn
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #7b9ce700
+# %% ../../nbs/05a_forecast_baselines.ipynb #407fc5ea
 def _train(self, key, model, windows, recipe):
     "Train a module on windows of its sessions, keep the best checkpoint; returns seconds."
     sessions, training, choose_by = list(windows.sessions.values()), _scheduled(recipe, windows.total), choose('select', self.select, ('corr', 'mse'))
@@ -498,7 +498,7 @@ Network.train = _train
 VERSION = 1 # raise it when a change to this module makes old checkpoints wrong
 def device_of(module): return next(module.parameters()).device
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #d9252d1e
+# %% ../../nbs/05a_forecast_baselines.ipynb #4421077b
 def _model_for(self, session):
     "The module that serves a session."
     if self.scope == 'session': return fitted(self.models, session, self.name)
@@ -516,7 +516,7 @@ def _question(self, context, horizon, session):
         raise ValueError(f'the context has shape {tuple(z.shape)}: expected (trials, frames, {session.n_neurons} neurons) of session {session.name!r}')
     return z[:, -self.context:]
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #d2a74283
+# %% ../../nbs/05a_forecast_baselines.ipynb #a1f679b1
 def _forecast(self,
     context, # (B, C, N) z-scored
     horizon: int, # H frames
@@ -531,7 +531,7 @@ def _forecast(self,
 
 Network.model_for, Network.forecast = _model_for, _forecast
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #8a0d4210
+# %% ../../nbs/05a_forecast_baselines.ipynb #59d562a0
 class CausalConv(nn.Conv1d):
     "A convolution over the past: frame t of the output sees frames up to t; `past` holds the frames before the first."
     def __init__(self, inputs, outputs, kernel, dilation):
@@ -545,7 +545,7 @@ class CausalConv(nn.Conv1d):
         x = F.pad(x, (self.reach, 0)) if past is None else torch.cat([past, x], -1)
         return super().forward(x), x[..., x.shape[-1] - self.reach:]
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #cd7a6bda
+# %% ../../nbs/05a_forecast_baselines.ipynb #3d6aa91d
 class TCNet(nn.Module):
     "Causal convolutions from the frames of a population to the next frame of each neuron."
     def __init__(self,
@@ -571,7 +571,7 @@ class TCNet(nn.Module):
             pasts.append(past)
         return self.read(x.swapaxes(1, 2)), pasts
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #b4a7d29e
+# %% ../../nbs/05a_forecast_baselines.ipynb #f0c75fa9
 @dataclass
 class TCN(Network):
     "A causal convolutional network of the population, one a session, trained on the next frame and rolled out."
@@ -589,7 +589,7 @@ class TCN(Network):
             out.append(y)
         return torch.cat(out, 1)
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #11674f8e
+# %% ../../nbs/05a_forecast_baselines.ipynb #7e88cd0f
 def standardised(
     x: Tensor, # (..., C), a window along the last axis
     norm: str='last', # what is taken off: 'last' value, 'mean', or 'none' (no scaling either)
@@ -611,7 +611,7 @@ def encoder(
     layer = nn.TransformerEncoderLayer(dim, heads, hidden, dropout, 'gelu', batch_first=True)
     return nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #2b12fe43
+# %% ../../nbs/05a_forecast_baselines.ipynb #cb26bd02
 class PatchNet(nn.Module):
     "PatchTST: patches of one neuron's context as tokens, a transformer encoder, a linear map to the next frames."
     def __init__(self, context, block=8, patch=8, stride=4, dim=128, layers=3, heads=8, hidden=256, dropout=.1, norm='last'):
@@ -633,7 +633,7 @@ class PatchNet(nn.Module):
         z = self.encoder(z.flatten(0, 1)).flatten(1)
         return (self.head(z).unflatten(0, x.shape[:2])*sd + centre).swapaxes(1, 2)
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #94ec6c9b
+# %% ../../nbs/05a_forecast_baselines.ipynb #63458f44
 @dataclass
 class Blocks(Network):
     "A network from the context to the next block of frames, rolled out block by block."
@@ -653,7 +653,7 @@ class PatchTST(Blocks):
     scope = 'all'
     def build(self, sessions): return PatchNet(self.context, **self.recipe.net)
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #391d20cd
+# %% ../../nbs/05a_forecast_baselines.ipynb #878b1967
 class InvertedNet(nn.Module):
     "iTransformer: one token a neuron, its context; a transformer encoder across neurons; a linear map to the next frames."
     def __init__(self, context, block=8, dim=64, layers=2, heads=4, hidden=256, dropout=.1, norm='last'):
@@ -674,7 +674,7 @@ class ITransformer(Blocks):
     name: str = 'iTransformer'
     def build(self, sessions): return InvertedNet(self.context, **self.recipe.net)
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #ff7be866
+# %% ../../nbs/05a_forecast_baselines.ipynb #eafe688e
 def poco_angles(
     times: Tensor, # (S,) frames
     head: int, # size of a head
@@ -695,7 +695,7 @@ def turn(
     if back: sin = -sin
     return torch.stack([a*cos - b*sin, b*cos + a*sin], -1).flatten(-2)
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #e2c88100
+# %% ../../nbs/05a_forecast_baselines.ipynb #29a5d9bc
 class TimedAttention(nn.Module):
     "Pre-norm attention between sequences with times, or within one; POCO's rotations."
     def __init__(self,
@@ -724,7 +724,7 @@ class TimedAttention(nn.Module):
         y = F.scaled_dot_product_attention(turn(q, mine), turn(k, theirs), turn(v, theirs) if self.values else v)
         return self.out(rearrange(turn(y, mine, back=True) if self.values else y, 'b h s d -> b s (h d)'))
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #5824da73
+# %% ../../nbs/05a_forecast_baselines.ipynb #c50d43d0
 class GatedFeedForward(nn.Module):
     "Pre-norm feed-forward layer, a ⊙ GELU(b), four times as wide inside."
     def __init__(self, dim, dropout=0.):
@@ -735,7 +735,7 @@ class GatedFeedForward(nn.Module):
         a, b = self.up(self.norm(x)).chunk(2, -1)
         return self.down(self.drop(a*F.gelu(b)))
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #9bb53d8b
+# %% ../../nbs/05a_forecast_baselines.ipynb #914cde13
 class POCONet(nn.Module):
     "POCO: a Perceiver over the population's patches modulates a map from each neuron's context to its horizon."
     def __init__(self, context, horizon, sessions, patch=8, dim=128, latents=8, heads=16, head=64, layers=1, film=1024, drop_ffn=.2, drop_layer=.4):
@@ -751,7 +751,7 @@ class POCONet(nn.Module):
         for p in (*self.alpha.parameters(), *self.beta.parameters()): nn.init.zeros_(p)
         self.tables = nn.ModuleDict({table_key(name): Tables(n, dim, sd=.02) for name, n in sessions.items()})
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #aae9a0fc
+# %% ../../nbs/05a_forecast_baselines.ipynb #2cb959ba
 def _identity(self, name):
     "e_i of every neuron of a session (N, dim); raises ValueError for a session without embeddings."
     if table_key(name) not in self.tables:
@@ -787,7 +787,7 @@ def _poco_forward(self,
 
 POCONet.identity, POCONet.population, POCONet.forward = _identity, _population, _poco_forward
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #88a64ec0
+# %% ../../nbs/05a_forecast_baselines.ipynb #c444d20b
 POCO_NAMES = {'decoder.input_proj': 'embed', 'decoder.latent_emb.weight': 'latents', 'decoder.dataset_emb.weight': 'dataset', 'decoder.perceiver_io.enc_atn': 'read',
     'decoder.perceiver_io.enc_ffn': 'read_ffn', 'decoder.perceiver_io.dec_atn': 'ask', 'decoder.perceiver_io.dec_ffn': 'ask_ffn', 'decoder.perceiver_io.proc_layers': 'layers',
     'in_proj.0': 'inward', 'out_proj': 'outward', 'conditioning_alpha': 'alpha', 'conditioning_beta': 'beta', 'decoder.unit_emb.weight': 'tables.all.neurons',
@@ -814,7 +814,7 @@ def poco_from_published(
     except RuntimeError as error: raise ValueError(f'weights of another model than POCO: {error}') from error
     return net.eval()
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #ba70274d
+# %% ../../nbs/05a_forecast_baselines.ipynb #7b21392d
 @dataclass
 class POCO(Network):
     "POCO: one model for all sessions, a fixed horizon; a later `fit` adapts it to new sessions by new embeddings alone."
@@ -850,7 +850,7 @@ class POCO(Network):
         finally:
             for p in old: p.requires_grad_(True)
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #41a38ef2
+# %% ../../nbs/05a_forecast_baselines.ipynb #4c963d24
 def tune(
     forecaster: Baseline, # its settings are kept where the grid does not name them
     sessions, # iterable of Session
@@ -876,7 +876,7 @@ def _validation_scores(forecaster, sessions):
     if not rows: raise ValueError(f'{forecaster.name}: no validation trial is longer than {context + (limit or MIN_HORIZON) - 1} frames: give a shorter context or horizon')
     return {k: float(np.mean([r[k] for r in rows])) for k in ('corr', 'mse')}
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #4c2d04f0
+# %% ../../nbs/05a_forecast_baselines.ipynb #fe7282f0
 BASELINES = {'Copy': Copy, 'Mean': TrialMean, 'Linear': UnivariateLinear, 'VAR': RidgeVAR,
              'TCN': TCN, 'PatchTST': PatchTST, 'iTransformer': ITransformer, 'POCO': POCO} # names as in core.COLORS
 
@@ -895,7 +895,7 @@ def baseline(
     options = dict(scale=resolve_scale(scale), context=context, horizon=horizon or None, samples=samples, seed=seed, folder=folder)
     return make(**{f.name: options[f.name] for f in fields(make) if f.name in options}).varied(**changes)
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #29d23829
+# %% ../../nbs/05a_forecast_baselines.ipynb #a1aab408
 def cost(
     forecaster, # fitted
     session, # Session it can forecast

@@ -5,7 +5,7 @@ __all__ = ['RELEASES', 'Listed', 'LISTED', 'TRACES', 'BEHAVIOUR', 'EVENTS', 'ODD
            'plant_worm', 'write_miniature', 'segments_of', 'reversals', 'read_labels', 'write_labels', 'read',
            'read_wormwideweb', 'write_wormwideweb', 'read_manifest', 'load']
 
-# %% ../../nbs/01a_atanas.ipynb #9033c775
+# %% ../../nbs/01a_atanas.ipynb #12a15d68
 import bz2, csv, h5py, json, re
 from collections import Counter, namedtuple
 from functools import partial
@@ -15,7 +15,7 @@ from ..core import *
 from ..data import (Corpus, NotThisFormat, Recording, RecordingError, _intervals, checksum_of, data_root, members, open_h5, read_attr, read_field, reading, windows_of)
 from ..store import Raw, stored_corpus
 
-# %% ../../nbs/01a_atanas.ipynb #d268a9d3
+# %% ../../nbs/01a_atanas.ipynb #a7bb370c
 RELEASES = {'atanas': 'Atanas, Kim et al. 2023, https://zenodo.org/records/19388374', 'dag': 'Dag, Nwabudike, Kang et al. 2023, https://zenodo.org/records/19414639'}
 
 _LIST = {
@@ -34,7 +34,7 @@ _LIST = {
     ('dag', 'neuropal,reFed'): '''2022-07-26-31+91ad390c 2022-07-26-38+7c79e423 2022-07-27-31+308767b4 2022-07-27-38+7c52ac34 2022-07-27-45+ff1b886b 2022-08-02-31+99cfd0e6 2022-08-02-38+9f21ff94
         2022-08-03-31+18858250'''}
 
-# %% ../../nbs/01a_atanas.ipynb #e51def4a
+# %% ../../nbs/01a_atanas.ipynb #a1f4f20a
 Listed = namedtuple('Listed', 'uid release kind positive sha256')
 Listed.__doc__ = "A recording in the lab's list: uid, release, kind, what a positive head angle is ('ventral' or 'dorsal'), first digits of the file's SHA-256."
 
@@ -49,7 +49,7 @@ def find_listed(
     same = [e for e in entries if e.sha256 == checksum.removeprefix('sha256:')[:8]]
     return same[0] if same else entries[0] if len(entries) == 1 else None
 
-# %% ../../nbs/01a_atanas.ipynb #33e2ad65
+# %% ../../nbs/01a_atanas.ipynb #c72b835d
 TRACES = {'trace_array_original': 'fluorescence, a.u.', 'trace_array': 'z-score over the recording', 'traces_array_F_F20': 'F/F20', 'traces_array_F_Fmean': 'F/Fmean'}
 
 BEHAVIOUR = {'velocity': 'mm/s', 'head_angle': 'rad', 'angular_velocity': 'rad/s', 'pumping': 'pumps/s',
@@ -57,7 +57,7 @@ BEHAVIOUR = {'velocity': 'mm/s', 'head_angle': 'rad', 'angular_velocity': 'rad/s
 
 EVENTS = ('stim_begin_confocal', 'time_food_encounter')
 
-# %% ../../nbs/01a_atanas.ipynb #a161cff1
+# %% ../../nbs/01a_atanas.ipynb #58cdedf5
 def _gcamp(original):
     "The three trace arrays of a file; F/F20 of the files at hand is the trace over its mean. Scales are above 0."
     mean, sd = original.mean(0), original.std(0, ddof=1)
@@ -69,7 +69,7 @@ def _stamps(recording, pause):
     frames = np.arange(len(recording.traces))
     return 6e5 + frames/recording.rate + pause*(frames[:, None] >= recording.segments[None, 1:, 0]).sum(1)
 
-# %% ../../nbs/01a_atanas.ipynb #9a7a7cf3
+# %% ../../nbs/01a_atanas.ipynb #5fa9c6c6
 def _content(r, pause):
     "Every dataset of a recording's file, by its HDF5 name."
     T, b = len(r.traces), r.behaviour
@@ -88,7 +88,7 @@ def _write(path, content):
         f.attrs['calm_nb_standin'] = True
     return Path(path)
 
-# %% ../../nbs/01a_atanas.ipynb #b61f2d7d
+# %% ../../nbs/01a_atanas.ipynb #133cb05f
 def write_recording(
     path, # the HDF5 file to write: <uid>-data.h5
     recording: Recording, # traces (T, N) fluorescence; behaviour named as in BEHAVIOUR, for no other has a place; meta may hold `reversals` and EVENTS, in 0-based frames
@@ -107,7 +107,7 @@ def _uid(path):
     found = re.search(r'\d{4}-\d\d-\d\d-\d\d', name)
     return found[0] if found else name
 
-# %% ../../nbs/01a_atanas.ipynb #fd5045dc
+# %% ../../nbs/01a_atanas.ipynb #67bd5207
 def plant_worm(
     frames: int=400,
     neurons: int=12,
@@ -123,7 +123,7 @@ def plant_worm(
     behaviour |= {'velocity': velocity, 'reversal_vec': reversing, 'body_angle': rng.normal(size=(frames, 30))}
     return Recording(.5 + .3*(x - x.mean(0))/x.std(0), 1.66, 'planted', 'planted', windows_of(frames, min(80, frames)), behaviour=behaviour, pseudo_trials=True, meta={'standin': True})
 
-# %% ../../nbs/01a_atanas.ipynb #13bc4af1
+# %% ../../nbs/01a_atanas.ipynb #207cf553
 def _split_in_two(f): T = len(f['behavior/velocity']); h = T//2 - 3; f['gcamp/idx_splits'] = np.array([[1, h + 1], [h, T]])
 def _index_list(f): T = len(f['behavior/velocity']); f['gcamp/idx_splits'] = np.tile(np.arange(1, T + 1), (2, 1))
 def _two_index_lists(f): T = len(f['behavior/velocity']); f['gcamp/idx_splits'] = np.arange(1, T + 1).reshape(2, -1)
@@ -147,7 +147,7 @@ def _no_frames(f): f['gcamp/trace_array_original'] = f['gcamp/trace_array_origin
 def _one_axis(f): f['gcamp/trace_array_original'] = f['gcamp/trace_array_original'][:, 0]
 def _all_nan(f): f['gcamp/trace_array_original'] = np.full_like(f['gcamp/trace_array_original'], np.nan)
 
-# %% ../../nbs/01a_atanas.ipynb #00b12631
+# %% ../../nbs/01a_atanas.ipynb #2ebeeeba
 def _flat_body_angle(f): f['behavior/body_angle'] = f['behavior/body_angle'][:, 0]
 def _no_pumping(f): f['behavior/pumping'] = np.full_like(f['behavior/pumping'], np.nan)
 def _infinite_behaviour(f): f['behavior/head_angle'] = np.r_[np.inf, f['behavior/head_angle'][1:]]
@@ -166,7 +166,7 @@ ODDITIES = {'split in two': _split_in_two, 'index list': _index_list, 'two index
             'no pumping': _no_pumping, 'infinite behaviour': _infinite_behaviour, 'short behaviour': _short_behaviour, 'no behaviour': _no_behaviour,
             'one-based events': _one_based_events, 'odd events': _odd_events, 'times': _times, 'zero time': _zero_time, 'foreign': _foreign}
 
-# %% ../../nbs/01a_atanas.ipynb #07443b18
+# %% ../../nbs/01a_atanas.ipynb #4f7eb4e3
 def write_miniature(
     path, # the HDF5 file to write
     frames: int=400,
@@ -179,7 +179,7 @@ def write_miniature(
     for name in [] if oddity is None else [oddity] if isinstance(oddity, str) else oddity: ODDITIES[choose('oddity', name, ODDITIES)](content)
     return _write(path, content)
 
-# %% ../../nbs/01a_atanas.ipynb #96ca0d0a
+# %% ../../nbs/01a_atanas.ipynb #4979e477
 def _runs(row):
     "Runs of consecutive 1-based frames as 0-based [start, stop)."
     breaks = np.flatnonzero(np.diff(row) != 1) + 1
@@ -208,7 +208,7 @@ def segments_of(
     if left: notes.append(f'{left} of {n_frames} frames lie in no segment of idx_splits: they are in no window')
     return cut, notes
 
-# %% ../../nbs/01a_atanas.ipynb #6f4aea7f
+# %% ../../nbs/01a_atanas.ipynb #f11b6df5
 def _plausible(rate, name, source):
     if not .5 <= rate <= 5: raise RecordingError(f'{name}: {source} give {rate:.4g} frames a second; expected 0.5 to 5: are they in another unit?')
     return float(rate)
@@ -233,7 +233,7 @@ def _timed(stamps, segments, n_frames, name):
     if not seconds > 0: raise RecordingError(f'{name}: no two frames follow one another without a pause; expected a continuous recording')
     return _plausible((np.diff(segments) - 1).sum()/seconds, name, 'the time stamps'), segments, notes
 
-# %% ../../nbs/01a_atanas.ipynb #ad3a1ab7
+# %% ../../nbs/01a_atanas.ipynb #807beeb9
 def _check_shape(x, behaviour, name, key):
     "Refuse traces that are not (frames, neurons)."
     if x.ndim != 2 or x.shape[0] < 2 or x.shape[1] < 1: raise RecordingError(f'{name}: {key} has shape {x.shape}; expected (frames, neurons), at least 2 by 1')
@@ -253,7 +253,7 @@ def _neurons(traces):
     if flat.any(): notes.append(f'neurons {(np.flatnonzero(~bad)[flat] + 1).tolist()} (1-based) are constant')
     return kept, np.flatnonzero(~bad) + 1, notes
 
-# %% ../../nbs/01a_atanas.ipynb #eef2ef2a
+# %% ../../nbs/01a_atanas.ipynb #54fad75e
 def _behaviour(arrays, n_frames):
     "The behaviour that fits the frames, and notes on what does not."
     kept, notes = {}, []
@@ -269,7 +269,7 @@ def _behaviour(arrays, n_frames):
         kept[name] = x
     return kept, notes
 
-# %% ../../nbs/01a_atanas.ipynb #eb679bb4
+# %% ../../nbs/01a_atanas.ipynb #e50de16e
 def reversals(
     events, # (2, n) reversal_events as stored
     flag=None, # (T,) reversal_vec, 0 or 1; None: not in the file
@@ -288,7 +288,7 @@ def reversals(
     share = agreement(best)
     return best.tolist(), None if share == 1 else f'reversal_events agree with reversal_vec in {share:.2%} of the frames'
 
-# %% ../../nbs/01a_atanas.ipynb #9a22c769
+# %% ../../nbs/01a_atanas.ipynb #aa268842
 def _event_frames(name, values, n_frames):
     "1-based frames of stimulus or food, 0-based; a note, also where they are no frames."
     x = np.atleast_1d(np.asarray(values, np.float64)).ravel()
@@ -298,7 +298,7 @@ def _event_frames(name, values, n_frames):
     note = said + ('taken as 1-based frames' if frames else 'no 1-based frames, kept as they are')
     return ((x - 1).astype(int).tolist() if frames else x.tolist()), note
 
-# %% ../../nbs/01a_atanas.ipynb #4683966c
+# %% ../../nbs/01a_atanas.ipynb #d55bdcd1
 def _load_json(path):
     "Parsed JSON, plain or bz2; raises FileNotFoundError, or DamagedFile that names the file."
     path = Path(path)
@@ -321,7 +321,7 @@ def _names(entries):
     named = {int(k): _name_of(v) for k, v in entries.items() if str(k).isdecimal() and len(str(k)) < 9}
     return {k: v for k, v in named.items() if v}
 
-# %% ../../nbs/01a_atanas.ipynb #26d4290e
+# %% ../../nbs/01a_atanas.ipynb #8212bf0b
 def read_labels(
     path, # neuropal_label.json, plain or .bz2
 ) -> dict: # uid -> {1-based number of the neuron: {'label', 'neuron_class', 'confidence'}}
@@ -337,7 +337,7 @@ def read_labels(
         raise NotThisFormat(f'{path}: no NeuroPAL labels; found {here or "nothing"}; expected data → uid → idx_neuron-label → number → label')
     return found
 
-# %% ../../nbs/01a_atanas.ipynb #1c890b2a
+# %% ../../nbs/01a_atanas.ipynb #1afa8a89
 def write_labels(
     path, # .json or .json.bz2; uids it already holds stay
     labels: dict, # uid -> neurons of a Recording, with 'label' and, where known, 'neuron_class' and 'label_confidence'
@@ -353,7 +353,7 @@ def write_labels(
     with atomic_path(path) as draft: draft.write_bytes(bz2.compress(text) if path.suffix == '.bz2' else text)
     return path
 
-# %% ../../nbs/01a_atanas.ipynb #0db90ada
+# %% ../../nbs/01a_atanas.ipynb #c82042c5
 def _label_columns(names, roi, n):
     "Columns `label`, `neuron_class`, `label_confidence` of the neurons `roi` (1-based, of `n`), '' and NaN where unknown; notes."
     got = [names.get(int(i), {}) for i in roi]
@@ -375,7 +375,7 @@ def _labels_beside(path, uid):
         if found is not None: return found, notes
     return {}, notes
 
-# %% ../../nbs/01a_atanas.ipynb #3b9e9269
+# %% ../../nbs/01a_atanas.ipynb #422259d3
 def _check_format(f, path):
     "Raise NotThisFormat unless an open file has this release's datasets; the names of the trace arrays it has."
     here = {g: members(f, g, path.name) for g in ('behavior', 'gcamp', 'timing')}
@@ -391,7 +391,7 @@ def _open(path):
     if path.is_file() and not h5py.is_hdf5(path): raise NotThisFormat(f'{path}: not an HDF5 file')
     return open_h5(path)
 
-# %% ../../nbs/01a_atanas.ipynb #02041ad0
+# %% ../../nbs/01a_atanas.ipynb #adbf3b31
 def _from_h5(path, key):
     "What a recording needs, out of an HDF5 file of the release."
     who = path.name
@@ -406,7 +406,7 @@ def _from_h5(path, key):
         raw['standin'] = bool(np.any(read_attr(f, '/', 'calm_nb_standin', who, False)))
     return raw
 
-# %% ../../nbs/01a_atanas.ipynb #c2af515b
+# %% ../../nbs/01a_atanas.ipynb #4852e639
 def _time_of(raw, T, who):
     "Rate, segments and notes from splits and time stamps, or from the mean step where a file has no stamps."
     segments, notes = segments_of(raw['splits'], T, who) if raw.get('splits') is not None else (np.array([[0, T]]), [])
@@ -425,7 +425,7 @@ def _events_of(raw, behaviour, T):
         meta[name], note = _event_frames(name, values, T); notes.append(note)
     return meta, notes
 
-# %% ../../nbs/01a_atanas.ipynb #092f9fda
+# %% ../../nbs/01a_atanas.ipynb #d8beebcf
 def _origin(uid, checksum, raw):
     "What the lab's list says of a recording; notes."
     entry = find_listed(uid, checksum)
@@ -440,7 +440,7 @@ def _names_for(raw, labels, path, uid):
     if labels != 'beside': return read_labels(labels).get(uid, {}), []
     return (raw['names'], []) if raw.get('names') else _labels_beside(path, uid)
 
-# %% ../../nbs/01a_atanas.ipynb #7a2c3c70
+# %% ../../nbs/01a_atanas.ipynb #4d79f402
 def _parts(raw, path, key, labels):
     "Everything a Recording needs but its windows, as keyword arguments."
     who, uid, checksum = path.name, raw.get('uid') or _uid(path), checksum_of(path)
@@ -462,7 +462,7 @@ def _cut(parts, window, session):
     if not len(trials): raise RecordingError(f'{parts["source"]}: no segment holds {window} frames; segments are {parts["segments"].tolist()[:5]}: choose a shorter window')
     return Recording(session=session or parts['subject'], trials=trials, **parts)
 
-# %% ../../nbs/01a_atanas.ipynb #5adf8998
+# %% ../../nbs/01a_atanas.ipynb #faf9db0a
 def read(
     path, # a <uid>-data.h5 file, or a .json of the web site, plain or .bz2
     traces: str='trace_array_original', # one of TRACES
@@ -475,7 +475,7 @@ def read(
     if '.json' in path.suffixes[-2:]: return read_wormwideweb(path, traces, window, labels, session)
     return _cut(_parts(_from_h5(path, traces), path, traces, labels), window, session)
 
-# %% ../../nbs/01a_atanas.ipynb #44123a94
+# %% ../../nbs/01a_atanas.ipynb #eb021e80
 def _array(value, name, who, ndim=None):
     "Numbers out of JSON, null as NaN; raises RecordingError for anything else."
     try: x = np.array(value, np.float64)
@@ -498,7 +498,7 @@ def _oriented(value, name, who, T):
     if T not in x.shape: raise RecordingError(f'{who}: {name} has shape {x.shape}, and there are {T} frames; expected neurons by frames')
     return (x.T, []) if x.shape[1] == T else (x, [f'{name} is stored frames first, as shape {x.shape} with {T} frames shows'])
 
-# %% ../../nbs/01a_atanas.ipynb #0aef6572
+# %% ../../nbs/01a_atanas.ipynb #7cd787c1
 def _dict(d, name, who):
     value = d.get(name)
     if value is not None and not isinstance(value, dict): raise RecordingError(f'{who}: {name} is a {type(value).__name__}; expected names and values')
@@ -521,7 +521,7 @@ def _nested(d, who):
                 behaviour={k: behaviour.get(k) for k in ('velocity', 'head_angle', 'angular_velocity', 'pumping')}, events=behaviour.get('reversal_events'), times=times,
                 names=_dict(d, 'label', who), traces={k: gcamp.get(k) for k in ('trace_array', 'trace_array_original')}, positive='dorsal')
 
-# %% ../../nbs/01a_atanas.ipynb #1028f89a
+# %% ../../nbs/01a_atanas.ipynb #0700d679
 def _form(d, path):
     "The form of a parsed JSON; raises NotThisFormat that names the keys found."
     if isinstance(d, dict):
@@ -537,7 +537,7 @@ def _frames_of(raw, who):
     if not isinstance(T, int) or T < 2: raise RecordingError(f'{who}: neither a velocity nor max_t tells the number of frames (max_t is {told!r})')
     return T, [] if told in (None, T) else [f'max_t is {told!r}, and the velocity has {T} frames: {T} it is']
 
-# %% ../../nbs/01a_atanas.ipynb #c527e13a
+# %% ../../nbs/01a_atanas.ipynb #b7bc1e4d
 def _from_json(path, key):
     "What a recording needs, out of a JSON of the web site, flat or nested."
     d, who = _load_json(path), path.name
@@ -554,7 +554,7 @@ def _from_json(path, key):
     return raw | dict(uid=uid, traces=x, stamps=None if stamps is None else _array(stamps, 'timestamp_confocal', who, 1), step=None if step is None else float(step),
                       events=_pairs(raw['events'], who), times=times, names=_names(raw['names']), notes=notes + more, standin=bool(d.get('calm_nb_standin')))
 
-# %% ../../nbs/01a_atanas.ipynb #5796789d
+# %% ../../nbs/01a_atanas.ipynb #d87928de
 def read_wormwideweb(
     path, # .json or .json.bz2 of wormwideweb.org
     traces: str='trace_array_original', # or 'trace_array'
@@ -583,7 +583,7 @@ def _as_nested(r, c, uid):
                 behavior={k: c[k] for k in ('velocity', 'head_angle', 'angular_velocity', 'pumping')} | {'reversal_events': c['reversal_events'].reshape(-1, 1)},
                 gcamp={k: c[k].T for k in ('trace_array', 'trace_array_original')}, label=_labelled(r))
 
-# %% ../../nbs/01a_atanas.ipynb #e0a36d2b
+# %% ../../nbs/01a_atanas.ipynb #cb6108e7
 def write_wormwideweb(
     path, # .json
     recording: Recording, # as for write_recording
@@ -596,7 +596,7 @@ def write_wormwideweb(
     with atomic_path(path) as draft: draft.write_text(text, encoding='utf-8')
     return Path(path)
 
-# %% ../../nbs/01a_atanas.ipynb #f7679ddf
+# %% ../../nbs/01a_atanas.ipynb #82479045
 PAPER = {'held in': {'sessions': 60, 'neurons': 8_084}, 'held out': {'sessions': 20, 'neurons': 2_698}, 'all': {'sessions': 80, 'neurons': 10_782}} # the paper's counts
 
 _TWICE = {u for u, n in Counter(e.uid for e in LISTED).items() if n > 1}
@@ -618,7 +618,7 @@ def read_manifest(
     if again: raise RecordingError(f'manifest: {", ".join(again)} named more than once')
     return sorted(names)
 
-# %% ../../nbs/01a_atanas.ipynb #a22f3ffb
+# %% ../../nbs/01a_atanas.ipynb #ceeed483
 def _is_json(path): return '.json' in path.suffixes[-2:]
 
 def _candidates(root):
@@ -640,7 +640,7 @@ def _labels_for(path, labels):
     uid, above = _uid(path), list(path.parents)
     return min((f for f, named in labels.items() if uid in named and f.parent in above), key=lambda f: above.index(f.parent), default=None)
 
-# %% ../../nbs/01a_atanas.ipynb #e44f89ed
+# %% ../../nbs/01a_atanas.ipynb #0e0fbbea
 def _named(files, root):
     "Recordings by name: the uid, with its release or folder where there are several; why the others are skipped."
     groups, kept, skipped = {}, {}, {}
@@ -659,7 +659,7 @@ def _named(files, root):
             else: kept[name] = path
     return dict(sorted(kept.items())), skipped
 
-# %% ../../nbs/01a_atanas.ipynb #6bb4f265
+# %% ../../nbs/01a_atanas.ipynb #de96032c
 def _select(kept, manifest):
     "The recordings of a manifest; why the others are skipped."
     if manifest is None: return kept, {}
@@ -675,7 +675,7 @@ def _select(kept, manifest):
 
 def _few(names, n=5): return ', '.join(names[:n]) + (f' and {len(names) - n} more' if len(names) > n else '')
 
-# %% ../../nbs/01a_atanas.ipynb #906b5a36
+# %% ../../nbs/01a_atanas.ipynb #7b1e5fef
 def load(
     root=None, # folder of the recordings, searched with its subfolders; None: $CALM_NB_DATA/atanas
     scale: str='small', # 'tiny' takes the first three animals; 'small' and 'paper' take all
@@ -700,7 +700,7 @@ def load(
     if resolve_scale(scale) == 'tiny': kept = dict(list(kept.items())[:3])
     return _corpus_of(kept, labels, dict(traces=traces, window=window), skipped, absent, seed=seed, alpha=alpha, held_out=held_out, store=store, workers=workers, neurons=neurons, limit=sessions)
 
-# %% ../../nbs/01a_atanas.ipynb #1e11b40c
+# %% ../../nbs/01a_atanas.ipynb #a931761e
 def _raw(name, path, labels, options):
     "A recording that waits to be read."
     file = None if _is_json(path) else _labels_for(path, labels)

@@ -5,7 +5,7 @@ __all__ = ['DOI', 'SIGNALS', 'REGISTRATIONS', 'BASELINES', 'KNOWN', 'MOST_STEPS'
            'download_steps', 'read_signal', 'Node', 'read_pickle', 'table_of', 'read_vr', 'speed_of', 'dff',
            'subject_of', 'session_name', 'sessions_of', 'read', 'write_zarr', 'find_animals', 'check_download', 'load']
 
-# %% ../../nbs/01c_sun.ipynb #3f4f7e91
+# %% ../../nbs/01c_sun.ipynb #03182907
 import itertools, json, math, os, pickletools, re, shutil, struct, zlib
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from ..core import *
 from ..data import Corpus, DamagedFile, NotThisFormat, Recording, RecordingError, data_root, fingerprint_of, reading
 from ..store import Raw, stored_corpus
 
-# %% ../../nbs/01c_sun.ipynb #267b3ab1
+# %% ../../nbs/01c_sun.ipynb #f16947de
 DOI = '10.25378/janelia.27273552'
 
 def download_steps(
@@ -30,13 +30,13 @@ def download_steps(
 4. check what came out: python -c "from calm_nb.recordings.sun import check_download; print(check_download('{folder}').to_string())"
 5. read: from calm_nb import data; data.load('sun', '{folder}')"""
 
-# %% ../../nbs/01c_sun.ipynb #98fd04ad
+# %% ../../nbs/01c_sun.ipynb #163b5aad
 SIGNALS = {'F': 'fluorescence (a.u.)', 'Fneu': 'neuropil fluorescence (a.u.)', 'Fns': 'fluorescence less neuropil (a.u.)',
            'Fdemix': 'fluorescence, demixed, less neuropil and baseline (a.u.)', 'spks': 'deconvolved (a.u.)'}
 REGISTRATIONS = ('multi', 'single')
 BASELINES = ('none', 'maximin', 'percentile')
 
-# %% ../../nbs/01c_sun.ipynb #45465939
+# %% ../../nbs/01c_sun.ipynb #0c3612e0
 _MOST = 2**31 - 1 # bytes of one chunk: the limit of blosc
 
 def _described(folder):
@@ -54,7 +54,7 @@ def _sizes(meta, key, least, path):
     if not isinstance(x, list) or not all(type(v) is int and least <= v < 2**40 for v in x): raise DamagedFile(f'{path}: {key} is {str(x)[:80]}; expected whole numbers of at least {least}')
     return tuple(x)
 
-# %% ../../nbs/01c_sun.ipynb #51df8f12
+# %% ../../nbs/01c_sun.ipynb #6fe75aba
 def _array(folder):
     "A checked description: folder, shape, chunks, dtype (None for pickled objects), order, compressor, separator."
     meta, folder = _described(folder), Path(folder)
@@ -71,7 +71,7 @@ def _array(folder):
     with reading(folder): dtype = None if pickled else np.dtype(kind)
     return SimpleNamespace(folder=folder, shape=shape, chunks=chunks, dtype=dtype, order=meta['order'], compressor=method, separator=separator)
 
-# %% ../../nbs/01c_sun.ipynb #7bfc6d1b
+# %% ../../nbs/01c_sun.ipynb #468f0dc8
 def _grid(a): return [-(-s//c) for s, c in zip(a.shape, a.chunks)]
 
 def _chunk_files(a):
@@ -85,7 +85,7 @@ def _chunk_files(a):
                           'Zarr would read them as fill value: the unpacking was interrupted, unpack the archive again')
     return files
 
-# %% ../../nbs/01c_sun.ipynb #2e992797
+# %% ../../nbs/01c_sun.ipynb #79fac7da
 def _unpacked(raw, a, path, size=None):
     "Bytes of a chunk, decompressed; `size`: how many they must be, None for any number up to 2 GB."
     if a.compressor == 'blosc':
@@ -103,7 +103,7 @@ def _chunk(a, path):
     raw = _unpacked(path.read_bytes(), a, path, math.prod(a.chunks)*a.dtype.itemsize)
     return np.frombuffer(raw, a.dtype).reshape(a.chunks, order=a.order)
 
-# %% ../../nbs/01c_sun.ipynb #c17e85ec
+# %% ../../nbs/01c_sun.ipynb #364df8e4
 def _check_headers(a, files):
     "Compare what each blosc header promises with the chunk's shape, before memory is asked for."
     if a.compressor != 'blosc': return
@@ -127,7 +127,7 @@ def read_signal(
         with np.errstate(over='ignore', invalid='ignore'): part[:] = _chunk(a, path)[:part.shape[1], :part.shape[0]].T
     return out
 
-# %% ../../nbs/01c_sun.ipynb #1b722c86
+# %% ../../nbs/01c_sun.ipynb #76fec4b6
 _BLOSC = {'blocksize': 0, 'clevel': 5, 'cname': 'lz4', 'id': 'blosc', 'shuffle': 1}
 
 def _write_meta(folder, shape, chunks, dtype, fill, filters=None):
@@ -146,7 +146,7 @@ def _write_array(folder, x, chunks):
         block = np.zeros(chunks, x.dtype); block[tuple(map(slice, part.shape))] = part
         (folder/'.'.join(map(str, at))).write_bytes(blosc.encode(block))
 
-# %% ../../nbs/01c_sun.ipynb #bf7c25c9
+# %% ../../nbs/01c_sun.ipynb #2f11a71e
 class Node:
     "What a pickle names (args None) or would have made by a call: a name, arguments, state. Inert."
     __slots__ = ('name', 'args', 'state')
@@ -160,7 +160,7 @@ _PANDAS = """DataFrame Series BlockManager SingleBlockManager _unpickle_block ne
 KNOWN = {'numpy': {'_reconstruct', '_frombuffer', 'ndarray', 'dtype', 'scalar'}, 'pandas': set(_PANDAS), 'builtins': {'slice'}, 'functools': {'partial'},
          'datetime': {'date', 'datetime', 'timedelta'}}
 
-# %% ../../nbs/01c_sun.ipynb #7ce883aa
+# %% ../../nbs/01c_sun.ipynb #72bd2c69
 def _named(module, name, who):
     "The Node of a name, as <library>.<name>; RecordingError for one that is not KNOWN."
     library = str(module).split('.')[0]
@@ -174,7 +174,7 @@ def _called(f, args, who):
     if not isinstance(f, Node) or f.args is not None or not isinstance(args, tuple): raise RecordingError(f'{who}: its pickle calls {type(f).__name__} with {type(args).__name__}; nothing was run: download the file again')
     return Node(f.name, args)
 
-# %% ../../nbs/01c_sun.ipynb #dfeb1d3c
+# %% ../../nbs/01c_sun.ipynb #726c3634
 class _Machine:
     "Stack, marks and memo of a pickle that is being read."
     def __init__(self, who): self.stack, self.marks, self.memo, self.who = [], [], {}, who
@@ -202,7 +202,7 @@ class _Machine:
         if not isinstance(self.stack[-1], Node) or self.stack[-1].args is None: raise ValueError(f'a state for a {type(self.stack[-1]).__name__}')
         self.stack[-1].state = state
 
-# %% ../../nbs/01c_sun.ipynb #310f91c5
+# %% ../../nbs/01c_sun.ipynb #305b0bb9
 def _constant(value): return lambda m, arg: m.push(value)
 def _argument(m, arg): m.push(arg)
 def _back(n): return lambda m, arg: m.push(tuple([m.pop() for _ in range(n)][::-1]))
@@ -223,7 +223,7 @@ _OPS = {'PROTO': lambda m, a: None, 'FRAME': lambda m, a: None, 'STOP': lambda m
 _OPS |= dict.fromkeys('''INT BININT BININT1 BININT2 LONG LONG1 LONG4 FLOAT BINFLOAT STRING BINSTRING SHORT_BINSTRING BINBYTES SHORT_BINBYTES BINBYTES8 BYTEARRAY8
     UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8'''.split(), _argument)
 
-# %% ../../nbs/01c_sun.ipynb #ffcff5d7
+# %% ../../nbs/01c_sun.ipynb #5184c017
 MOST_STEPS = 100_000_000 # instructions of one pickle
 
 def read_pickle(
@@ -239,7 +239,7 @@ def read_pickle(
             _OPS[op.name](machine, arg)
         return machine.pop()
 
-# %% ../../nbs/01c_sun.ipynb #8e8ca53d
+# %% ../../nbs/01c_sun.ipynb #a86b1c3e
 _SECONDS = {'D': 86400., 'h': 3600., 'm': 60., 's': 1., 'ms': 1e-3, 'us': 1e-6, 'ns': 1e-9}
 
 def _type_of(node):
@@ -264,7 +264,7 @@ def _values(node):
     x = np.frombuffer(raw, dtype).reshape(shape, order=order)
     return x if scale is None else np.where(x == np.iinfo(np.int64).min, np.nan, x*scale)
 
-# %% ../../nbs/01c_sun.ipynb #3323a48b
+# %% ../../nbs/01c_sun.ipynb #02e705dd
 def _array_like(node): return isinstance(node, Node) and node.name in ('numpy._frombuffer', 'numpy._reconstruct')
 
 def _taken(levels, codes):
@@ -286,7 +286,7 @@ def _wrapped(node):
         raise ValueError(f'values kept as {kind}, which this reader does not know')
     return _values(arrays[0])
 
-# %% ../../nbs/01c_sun.ipynb #a85eae87
+# %% ../../nbs/01c_sun.ipynb #8b60077c
 def _index(node):
     "A pickled index as a list of (name, values)."
     if node.name not in ('pandas._new_Index', 'pandas._new_DatetimeIndex'): raise ValueError(f'an index kept as {node.name}')
@@ -298,7 +298,7 @@ def _index(node):
         return [(d.get('name'), np.arange(d['start'], d['stop'], d['step']))]
     return [(d.get('name'), _values(d['data']))]
 
-# %% ../../nbs/01c_sun.ipynb #5f204bda
+# %% ../../nbs/01c_sun.ipynb #0564be48
 def _blocks(manager):
     "[(values node, places)] and the two indices of a pickled BlockManager."
     if manager.args: blocks, axes = manager.args; return [b.args[:2] for b in blocks], axes
@@ -325,7 +325,7 @@ def table_of(
     if len({len(v) for v in out.values()}) > 1: raise ValueError(f'columns of {sorted({len(v) for v in out.values()})} rows')
     return out
 
-# %% ../../nbs/01c_sun.ipynb #7fc673d0
+# %% ../../nbs/01c_sun.ipynb #3029ff87
 def _sized(short, long, raw): return short + bytes([len(raw)]) + raw if len(raw) < 256 else long + struct.pack('<I', len(raw)) + raw
 
 def _atom(v):
@@ -353,7 +353,7 @@ def _instructions(v):
 
 def _pickled(value): return b'\x80\x05' + _instructions(value) + b'.'
 
-# %% ../../nbs/01c_sun.ipynb #04aa4ff4
+# %% ../../nbs/01c_sun.ipynb #1f7f2b32
 def _dtype_node(code, order='<', version=3, flags=0, more=()):
     return Node('numpy:dtype', (code, False, True), (version, order, None, None, None, -1, -1, flags, *more))
 
@@ -384,7 +384,7 @@ def _column_node(x):
     dtype = Node('pandas.core.dtypes.dtypes:CategoricalDtype', (), {'categories': _index_node(names), 'ordered': False})
     return _wrapper_node('pandas.core.arrays.categorical:Categorical', dtype, codes.astype('i1'))
 
-# %% ../../nbs/01c_sun.ipynb #b46e9498
+# %% ../../nbs/01c_sun.ipynb #8d68c299
 def _multi_node(levels):
     "A MultiIndex over {name: values}."
     parts = {k: np.unique(v, return_inverse=True) for k, v in levels.items()}
@@ -406,7 +406,7 @@ def _gimbl_node(frame, trial):
                            'trial': _frame_node(trial, _index_node(np.arange(len(trial['trial_number'])))), 'lick': None})
     return Node('numpy.core.multiarray:_reconstruct', (Node('numpy:ndarray'), (0,), b'b'), (1, (), _dtype_node('O8', '|', flags=63), False, [gimbl]))
 
-# %% ../../nbs/01c_sun.ipynb #9c250d0e
+# %% ../../nbs/01c_sun.ipynb #14fa7fbb
 def read_vr(
     folder, # gimbl/vr/{k} of an animal
 ) -> tuple: # columns of path.frame, columns of trial
@@ -423,7 +423,7 @@ def read_vr(
         if missing: raise RecordingError(f'{path}: no {" and no ".join(missing)} among {", ".join(held)}; the lab adds them to its logs for this task: take another session')
         return table_of(held['path'].state['frame']), table_of(held['trial'])
 
-# %% ../../nbs/01c_sun.ipynb #cd26997e
+# %% ../../nbs/01c_sun.ipynb #931a4407
 def _number(v):
     "One entry of a column as float."
     if v is None: return math.nan
@@ -442,7 +442,7 @@ def _column(table, name, which, who, kind=_numbers):
     if name not in table: raise RecordingError(f'{who}: the table {which} has no {name} among {", ".join(table)}; it is not of this task')
     with reading(f'{who}, {which}.{name}'): return kind(table[name])
 
-# %% ../../nbs/01c_sun.ipynb #dfc9303c
+# %% ../../nbs/01c_sun.ipynb #7835b907
 def _actor(frame, who):
     "Rows of the actor that moves most, and notes."
     if 'name' not in frame: return slice(None), []
@@ -466,7 +466,7 @@ def _track(frame, who):
         track[name][number] = _column(frame, name, 'path.frame', who)[rows][first]
     return SimpleNamespace(**track), notes
 
-# %% ../../nbs/01c_sun.ipynb #b6373fbc
+# %% ../../nbs/01c_sun.ipynb #821c2f8f
 def _clock(time, who):
     "Rate in Hz, segments, number of frames that the times jump over."
     at = np.flatnonzero(np.isfinite(time)); steps = np.diff(time[at])
@@ -478,7 +478,7 @@ def _clock(time, who):
     stops = np.r_[at[1:][steps > 5*usual], len(time)]
     return float(1/steps[steps < 1.5*usual].mean()), np.stack([np.r_[0, stops[:-1]], stops], 1), int((np.round(steps[late]/usual) - 1).sum())
 
-# %% ../../nbs/01c_sun.ipynb #7563a485
+# %% ../../nbs/01c_sun.ipynb #a19131b2
 def _aligned(imaged, logged, cells, lost, who):
     "Number of frames that imaging and virtual reality share; notes."
     if max(imaged, logged) > 1.05*min(imaged, logged) + 1:
@@ -490,7 +490,7 @@ def _aligned(imaged, logged, cells, lost, who):
     if lost: notes.append(f'frame times jump over {lost} frames in all')
     return min(imaged, logged), notes
 
-# %% ../../nbs/01c_sun.ipynb #9e40f192
+# %% ../../nbs/01c_sun.ipynb #06181a88
 def _runs(track, table, n, segments, who):
     "Frames (m, 2) of each trial, their rows in the table, notes."
     numbers = _column(table, 'trial_number', 'trial', who)
@@ -509,7 +509,7 @@ def _runs(track, table, n, segments, who):
     if len(unknown): notes.append(f'{len(unknown)} trial numbers of path.frame are not in the table trial: left out')
     return np.array(spans, np.int64).reshape(-1, 2), np.array(kept, int), notes
 
-# %% ../../nbs/01c_sun.ipynb #a1c7459f
+# %% ../../nbs/01c_sun.ipynb #97c3935b
 STATUSES = ('CORRECT', 'INCORRECT', 'NO_RESPONSE', 'INCOMPLETE')
 
 def _what_happened(table, rows, who):
@@ -531,7 +531,7 @@ def _shortened(trials, frames, status):
     notes = [f'{short} of {len(trials)} trials are shorter than {frames} frames: kept whole'] if short else []
     return np.stack([trials[:, 0], np.minimum(trials[:, 1], trials[:, 0] + frames)], 1), notes
 
-# %% ../../nbs/01c_sun.ipynb #851d0c92
+# %% ../../nbs/01c_sun.ipynb #a2df8cfd
 JUMP = 150. # cm/s: faster is not running
 
 def speed_of(
@@ -546,7 +546,7 @@ def speed_of(
         speed[(speed > JUMP) | (False if away is None else np.asarray(away, bool))] = np.nan
     return speed.astype(np.float32)
 
-# %% ../../nbs/01c_sun.ipynb #b17973ba
+# %% ../../nbs/01c_sun.ipynb #ee9b9816
 def dff(
     traces, # (T, N) fluorescence
     baseline: str='maximin', # 'maximin' (the lab's: it looks 300 frames and more ahead) or 'percentile'
@@ -563,7 +563,7 @@ def dff(
         with np.errstate(divide='ignore', invalid='ignore'): out[:, a:a + 64] = np.where(f0 > 0, (x - f0)/f0, np.nan)
     return out
 
-# %% ../../nbs/01c_sun.ipynb #d47063cf
+# %% ../../nbs/01c_sun.ipynb #d3640f80
 def subject_of(
     folder, # of an animal
 ) -> str:
@@ -595,7 +595,7 @@ def sessions_of(
     places = [Path(folder)/'gimbl'/'vr', *(Path(folder)/r/s for r in REGISTRATIONS for s in SIGNALS)]
     return sorted({int(p.name) for place in places if place.is_dir() for p in place.iterdir() if re.fullmatch(r'0|[1-9]\d{0,5}', p.name)})
 
-# %% ../../nbs/01c_sun.ipynb #99cd08fd
+# %% ../../nbs/01c_sun.ipynb #9c39901d
 def _finite(traces, who, registration):
     "Traces of the cells without NaN and infinity, their rows in the release, notes."
     good = np.ones(traces.shape[1], bool)
@@ -613,7 +613,7 @@ def _standin(folder):
     except (OSError, ValueError, RecursionError): return False
     return isinstance(marks, dict) and bool(marks.get('calm_nb_standin'))
 
-# %% ../../nbs/01c_sun.ipynb #0440063c
+# %% ../../nbs/01c_sun.ipynb #b5b9f7c1
 def _behaved(folder, k, imaged, cells, rate):
     "Track, table, frames shared, rate, segments and notes of a session."
     place = who = Path(folder)/'gimbl'/'vr'/str(k)
@@ -628,7 +628,7 @@ def _behaved(folder, k, imaged, cells, rate):
     if len(segments) > 1: notes.append(f'pauses in the frame times: continuous segments {segments.tolist()}')
     return track, table, n, found, segments, notes + more
 
-# %% ../../nbs/01c_sun.ipynb #77279057
+# %% ../../nbs/01c_sun.ipynb #6fa05a09
 _ALWAYS = ['cue: the release\'s cue set; reward: near (reward_id 1) or far (2)', 'the release does not say which place was chosen: no choice',
            f'speed: distance per frame over its time, NaN at jumps over {JUMP:g} cm/s and on the way back']
 
@@ -639,7 +639,7 @@ def _described_as(folder, k, registration, signal, baseline):
             'behaviour_units': {'position': 'cm', 'speed': 'cm/s'}} | ({'standin': True} if _standin(folder) else {})
     return dict(subject=subject_of(folder), source=f'{Path(folder).name}/{registration}/{signal}/{k}', meta=meta, units=SIGNALS[signal] if baseline == 'none' else 'dF/F')
 
-# %% ../../nbs/01c_sun.ipynb #e7aa544c
+# %% ../../nbs/01c_sun.ipynb #3eec236f
 def read(
     folder, # of an animal: holds gimbl/ and multi/
     k: int=0, # number of the session
@@ -674,7 +674,7 @@ def _assembled(traces, roi, baseline, who, notes, track, n, rate, trials, info, 
     return Recording(traces=traces, rate=rate, trials=trials[order], segments=segments, behaviour=behaviour, neurons={'region': np.full(len(roi), 'CA1'), 'roi': roi},
                      trial_info={k: v[order] for k, v in info.items()}, notes=[*_ALWAYS, *notes], **names)
 
-# %% ../../nbs/01c_sun.ipynb #8d4da85e
+# %% ../../nbs/01c_sun.ipynb #85b9b567
 def _signals(traces, names=tuple(SIGNALS)):
     "Signals in the release's orientation, (cells, frames), in the two registrations, from dF/F."
     x = np.ascontiguousarray(np.asarray(traces, np.float32).T)
@@ -696,7 +696,7 @@ def _tables(r):
     return frame, {'trial_number': np.arange(n), 'time_start': times[r.trials[:, 0]], 'time_end': times[r.trials[:, 1] - 1], 'set': text('cue', 'A'),
                    'reward_id': np.where(text('reward', 'near') == 'far', 2, 1).astype('u8'), 'status': status, 'is_guided': text('is_guided', 'False')}
 
-# %% ../../nbs/01c_sun.ipynb #a5be31a2
+# %% ../../nbs/01c_sun.ipynb #b5ca72d4
 def _content(r, names):
     frame, trial = _tables(r)
     return SimpleNamespace(signals=_signals(r.traces, names), frame=frame, trial=trial, vr=True)
@@ -729,7 +729,7 @@ def _incomplete(c): c.trial['status'][-1] = 'INCOMPLETE'; c.trial['time_end'][-1
 def _no_table(c): c.trial = {k: v for k, v in c.trial.items() if k != 'status'}
 def _guided_flags(c): c.trial['is_guided'] = c.trial['is_guided'] == 'True'
 
-# %% ../../nbs/01c_sun.ipynb #26b6fb7e
+# %% ../../nbs/01c_sun.ipynb #a83c3a75
 def _hostile(folder, k):
     "A pickle that would touch a file beside the animal."
     call = Node('posix:system', (f'touch {Path(folder).parent/"ran"}',))
@@ -748,7 +748,7 @@ ODDITIES = {'not registered': _all_nan, 'NaN cells': _nan_cells, 'infinite': _in
             'no status': _no_table, 'guided as flags': _guided_flags}
 ON_DISK = {'hostile pickle': _hostile, 'missing chunk': _missing_chunk, 'truncated chunk': _short_chunk, 'two folders': _second_folder, 'no dates': _no_dates}
 
-# %% ../../nbs/01c_sun.ipynb #7a18d2fa
+# %% ../../nbs/01c_sun.ipynb #72112d75
 def _write_object(folder, node):
     "A pickled object as zarr 2.8 stores it: a 0-dimensional array of objects."
     blosc, folder = need('numcodecs', why='writing Zarr files').Blosc(cname='lz4', clevel=5, shuffle=1), Path(folder)
@@ -765,7 +765,7 @@ def _write_session(folder, k, c, chunks):
         for name, x in signals.items(): _write_array(folder/reg/name/str(k), x, chunks)
     if c.vr: _write_object(folder/'gimbl'/'vr'/str(k), _gimbl_node(c.frame, c.trial))
 
-# %% ../../nbs/01c_sun.ipynb #caaae6e5
+# %% ../../nbs/01c_sun.ipynb #ecf359ce
 def write_zarr(
     root, # folder to write the animals in
     recordings, # Recordings; those of one subject become the sessions of one animal
@@ -789,7 +789,7 @@ def write_zarr(
         if oddity in ON_DISK: ON_DISK[oddity](folder, len(sessions) - 1)
     return out
 
-# %% ../../nbs/01c_sun.ipynb #bb8756ff
+# %% ../../nbs/01c_sun.ipynb #765cb3ab
 def find_animals(
     root, # folder to search with its subfolders
 ) -> list: # directories of animals, in order
@@ -800,7 +800,7 @@ def find_animals(
         if 'gimbl' in folders and {'multi', 'single'} & set(folders): found.append(Path(here)); folders.clear()
     return sorted(found)
 
-# %% ../../nbs/01c_sun.ipynb #ad64c3de
+# %% ../../nbs/01c_sun.ipynb #8024e476
 def _blank(place):
     "Whether an array of numbers is NaN throughout, by its size and its first chunk."
     a = _array(place); files = _chunk_files(a)
@@ -821,7 +821,7 @@ def _state(place):
 
 def _summed(states): return next((t for t in ('not registered', 'whole', 'absent') if t in states), 'damaged') if set(states) <= {'whole', 'not registered', 'absent'} else 'damaged'
 
-# %% ../../nbs/01c_sun.ipynb #1e8a3f98
+# %% ../../nbs/01c_sun.ipynb #3f7a38fa
 def check_download(
     root=None, # folder of the animals; None: $CALM_NB_DATA/sun
 ): # DataFrame: animal, session, name, cells and frames (of multi), multi, single, vr, problems
@@ -841,7 +841,7 @@ def check_download(
     if not rows: raise FileNotFoundError(f'{root}: no animal in here; expected folders that hold gimbl/ and multi/.\n{download_steps(root)}')
     return pd.DataFrame(rows)
 
-# %% ../../nbs/01c_sun.ipynb #0751918f
+# %% ../../nbs/01c_sun.ipynb #33c14511
 def _evenly(names, n): return [names[i] for i in sorted({round(x) for x in np.linspace(0, len(names) - 1, min(n, len(names)))})]
 
 def _selected(found, select):
@@ -869,7 +869,7 @@ def _listed(root):
             else: found[name] = SimpleNamespace(folder=folder, k=k, subject=same[0], stem=stem); seen[same] = folder
     return found, skipped
 
-# %% ../../nbs/01c_sun.ipynb #e196665c
+# %% ../../nbs/01c_sun.ipynb #60948333
 def _ready(found, registration, signal):
     "Sessions whose parts are there and registered, as name → (…, files); why each of the others is skipped."
     ready, skipped = {}, {}
@@ -890,7 +890,7 @@ def _raws(root, select, options):
     ready, more = _ready(_selected(found, select), options['registration'], options['signal'])
     return {name: Raw(partial(read, f.folder, f.k, name=name, **options), files, f.subject) for name, (f, files) in ready.items()}, skipped | more
 
-# %% ../../nbs/01c_sun.ipynb #f9c15ba1
+# %% ../../nbs/01c_sun.ipynb #72639443
 def load(
     root=None, # folder of the animals, searched with its subfolders; None: $CALM_NB_DATA/sun
     scale: str='small', # 'tiny': 3 sessions, 64 neurons each; 'small': 12 and 64, which a CPU can train on; 'paper': all

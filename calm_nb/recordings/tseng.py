@@ -5,7 +5,7 @@ __all__ = ['HELD_OUT', 'PAPER', 'RELEASE', 'FIELDS', 'PARTS', 'UNITS', 'ODDITIES
            'session_name', 'selected', 'download_steps', 'write_nwb', 'volume_mean', 'trial_runs', 'maze_lengths',
            'read', 'load', 'check_download']
 
-# %% ../../nbs/01b_tseng.ipynb #3d94b9dc
+# %% ../../nbs/01b_tseng.ipynb #d93280cb
 import h5py, re
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from ..core import *
 from ..data import (Corpus, DamagedFile, NotThisFormat, Recording, RecordingError, _check_field, data_root, fingerprint_of, members, open_h5, read_attr, read_field, reading)
 from ..store import Raw, _drawn, stored_corpus
 
-# %% ../../nbs/01b_tseng.ipynb #240a8379
+# %% ../../nbs/01b_tseng.ipynb #886ec5eb
 HELD_OUT = ('6', '10') # the paper's held-out mice
 
 PAPER = {
@@ -31,7 +31,7 @@ def paper_table(
     import pandas as pd
     return pd.DataFrame(PAPER[choose('table', by, ['subject', 'region'])])
 
-# %% ../../nbs/01b_tseng.ipynb #85afc50f
+# %% ../../nbs/01b_tseng.ipynb #8f423db8
 _NAME = re.compile(r'mouse-(?P<mouse>[^-]+)-session-date-(?P<date>\d{4}-\d\d-\d\d)-area-(?P<area>[^-]+)-(?P<layer>L\d+)-(?P<imaging>(?:multi|single)-plane)')
 
 def parse_name(
@@ -48,7 +48,7 @@ def file_name(
     "The name the release gives to such a session."
     return f'sub-{mouse}/sub-{mouse}_ses-mouse-{mouse}-session-date-{date}-area-{area}-{layer}-{imaging}-imaging_behavior+ophys.nwb'
 
-# %% ../../nbs/01b_tseng.ipynb #71a9016e
+# %% ../../nbs/01b_tseng.ipynb #d7f9b7e1
 def session_name(
     path, # of an NWB file
 ) -> str: # '9-2017-08-19-visA-L23'; the file's name without suffix where it says nothing
@@ -56,7 +56,7 @@ def session_name(
     told = parse_name(path)
     return '-'.join(told[k] for k in ('mouse', 'date', 'area', 'layer')) if told else Path(path).stem
 
-# %% ../../nbs/01b_tseng.ipynb #004f2268
+# %% ../../nbs/01b_tseng.ipynb #168851a6
 _FACETS = {'mouse': PAPER['subject']['subject'], 'area': PAPER['region']['region'], 'layer': ['L23', 'L5'], 'imaging': ['multi-plane', 'single-plane']}
 
 def selected(
@@ -73,7 +73,7 @@ def selected(
         return all(any(w in Path(path).name for w in ws) if kind == 'name' else told.get(kind) in ws for kind, ws in groups.items())
     return [p for p in paths if fits(p)]
 
-# %% ../../nbs/01b_tseng.ipynb #4012df14
+# %% ../../nbs/01b_tseng.ipynb #430107a9
 RELEASE = {'url': 'dandi://dandi/000579@0.230728.1727/', 'files': 308, 'sessions': 300, 'bytes': 245_591_965_505}
 
 def download_steps(
@@ -93,7 +93,7 @@ def download_steps(
     return (f"pip install dandi\nmkdir -p '{to}'\ndandi download --preserve-tree --existing refresh --output-dir '{to}' "
             f"{'--path-type glob ' if part else ''}'{RELEASE['url']}{folder}{pattern}'")
 
-# %% ../../nbs/01b_tseng.ipynb #3838271d
+# %% ../../nbs/01b_tseng.ipynb #2cbf043d
 FIELDS = {'dff': ('processing/ophys/df_over_f_plane_{0}/dF_over_F_plane_{0}', 'dF/F'),
           'deconvolved': ('processing/ophys/deconvolved_activity_plane_{0}', 'deconvolved (a.u.)')}
 
@@ -108,7 +108,7 @@ _NUMBER, _CHOICE = f'{_BEHAVIOR}/frame_aligned_trial_number', f'{_BEHAVIOR}/fram
 _PLANE, _ROIS = f'{_BEHAVIOR}/plane_idx_for_imaging_frames', 'processing/ophys/ImageSegmentation/PlaneSegmentation_{0}'
 _STEP = 5 # frames of the microscope a volume
 
-# %% ../../nbs/01b_tseng.ipynb #d4f5eb5d
+# %% ../../nbs/01b_tseng.ipynb #86cf2b01
 def _series(f, name, values, stamps, unit='A.U.'):
     "Write one time series; `stamps` is an array or the name of the series to share them with."
     group = f.create_group(name)
@@ -130,7 +130,7 @@ def _put_behaviour(f, r, multi):
     if multi: _series(f, _PLANE, np.tile(np.arange(_STEP), T), _POSITION, 'N.A.')
     return stamps
 
-# %% ../../nbs/01b_tseng.ipynb #b787105b
+# %% ../../nbs/01b_tseng.ipynb #7f5bdc74
 _AREAS = {'A': 'visA'} # per neuron the files say A for the region they call visA elsewhere
 
 def _text_column(group, name, values): group.create_dataset(name, data=np.asarray(values, object), dtype=h5py.string_dtype())
@@ -150,7 +150,7 @@ def _put_plane(f, r, k, chosen, stamps, multi):
         if name in r.neurons: rois[name] = np.asarray(r.neurons[name], bool)[chosen]
     rois['id'] = np.arange(n, dtype=np.int32)
 
-# %% ../../nbs/01b_tseng.ipynb #3486ee57
+# %% ../../nbs/01b_tseng.ipynb #f9710c6d
 _FLAGS = {'is_cueB': ('cue', 'black', 'white'), 'is_choL': ('choice', 'left', 'right'), 'is_ruleA': ('rule', 'A', 'B'),
           'is_correct': ('correct', True, False), 'is_switch': ('switch', True, False), 'is_vis': ('is_vis', True, False)}
 _SCORES = ('rule_belief', 'signed_bias', 'rule_following', 'bias_following', 'prob_actual_cho')
@@ -180,20 +180,21 @@ def _put_epochs(f, r, stamps):
     e['start_time'], e['stop_time'] = np.array(starts, np.float64), np.array(stops, np.float64)
     e['trial_id'], e['id'] = np.array(trials, np.int32), np.arange(len(rows), dtype=np.int32)
 
-# %% ../../nbs/01b_tseng.ipynb #402da5d6
+# %% ../../nbs/01b_tseng.ipynb #ee76dcc7
 def _put_general(f, r, planes, multi, identifier):
     "Write what is known of session and mouse, and the mark of a synthetic file."
     f.attrs.update({'neurodata_type': 'NWBFile', 'namespace': 'core', 'nwb_version': '2.6.0', 'calm_nb_standin': True})
     layer, field = str(r.meta.get('layer', '2/3')), str(r.meta.get('field', 'V1'))
     f['identifier'], f['session_description'] = identifier, f'synthetic stand-in of a session in {field} layer {layer}, made by calm_nb: no real recording'
     f['general/subject/subject_id'] = str(r.subject)
-    groups = {'TaskParam': {'maze_stem_length': 200., 'maze_arm_length': 50., 'max_position': 255., 'meter_per_virmen_unit': .01},
+    stem, arm = (100*float(r.meta.get(k, m)) for k, m in (('stem_m', 2.), ('arm_m', .5)))
+    groups = {'TaskParam': {'maze_stem_length': stem, 'maze_arm_length': arm, 'max_position': stem + arm + 5, 'meter_per_virmen_unit': .01},
               'Imaging': {'imaging_type': 'multi-plane' if multi else 'single-plane', 'cortical_layer': layer,
                           'num_of_imaging_plane': planes, 'num_of_frame_per_volume': _STEP if multi else 1},
               'Registration': {'fov_center_area': field}}
     for name, values in groups.items(): f.require_group(f'{_META}/{name}').attrs.update(values)
 
-# %% ../../nbs/01b_tseng.ipynb #11f608ca
+# %% ../../nbs/01b_tseng.ipynb #99bc7bc6
 def _swap(f, name, values): del f[name]; f[name] = values
 def _dff(k): return FIELDS['dff'][0].format(k) + '/data'
 def _no_behaviour(f): del f[_BEHAVIOR]
@@ -232,7 +233,7 @@ def _odd_planes(f): x = f[f'{_PLANE}/data']; x[:] = (x[()] + 2) % _STEP
 def _bytes_area(f): _swap(f, f'{_ROIS.format(0)}/area', f[f'{_ROIS.format(0)}/area'].asstr()[()].astype('S'))
 def _short_area(f): _swap(f, f'{_ROIS.format(0)}/area', f[f'{_ROIS.format(0)}/area'][:-1])
 
-# %% ../../nbs/01b_tseng.ipynb #d531dcad
+# %% ../../nbs/01b_tseng.ipynb #0fd6e7e1
 ODDITIES = {'no behaviour': _no_behaviour, 'no traces': _no_traces, 'no trial number': _no_trial_number, 'no epochs': _no_epochs, 'no trials table': _no_trials, 'no maze lengths': _no_lengths,
             'no metadata': _no_metadata, 'no subject': _no_subject, 'no velocity': _no_velocity, 'short position': _short_position, 'number returns': _number_returns,
             'no frames in a trial': _no_frames, 'one-based numbers': _one_based, 'beyond the table': _beyond_table, 'shifted table': _shifted_table, 'unequal planes': _unequal_planes,
@@ -261,7 +262,7 @@ def write_nwb(
         for name in [] if oddity is None else [oddity] if isinstance(oddity, str) else oddity: ODDITIES[choose('oddity', name, ODDITIES)](f)
     return Path(path)
 
-# %% ../../nbs/01b_tseng.ipynb #a2188456
+# %% ../../nbs/01b_tseng.ipynb #fe9d04c3
 def volume_mean(
     x, # (frames,) or (frames, k) at the microscope's rate
     step: int=5, # frames a volume
@@ -274,7 +275,7 @@ def volume_mean(
     known = ~np.isnan(x)
     with np.errstate(invalid='ignore'): return np.where(known, x, 0).sum(1)/np.where(known.any(1), known.sum(1), np.nan)
 
-# %% ../../nbs/01b_tseng.ipynb #0af6de26
+# %% ../../nbs/01b_tseng.ipynb #39d64ed4
 def _planes(f, name):
     "Numbers of the planes that have dF/F, in order."
     found = [re.fullmatch(r'df_over_f_plane_(\d{1,3})', k) for k in members(f, 'processing/ophys', name)]
@@ -291,7 +292,7 @@ def _volume(f, n_frames, name):
                              'which frame belongs to which plane is unknown: download the file again')
     return step, True
 
-# %% ../../nbs/01b_tseng.ipynb #0aa77ef1
+# %% ../../nbs/01b_tseng.ipynb #391013b3
 def _shape(f, k, field, multi, step, n_frames, name):
     "Volumes and neurons of plane k, and whether its array lies on its side."
     path = f'{FIELDS[field][0].format(k)}/data'
@@ -317,7 +318,7 @@ def _traces(f, planes, field, multi, step, n_frames, name):
     x, at = _fill(f, shapes, field, multi, step, T, N, name), np.repeat(planes, [shapes[k][1] for k in planes])
     return x, at, notes
 
-# %% ../../nbs/01b_tseng.ipynb #afc832c4
+# %% ../../nbs/01b_tseng.ipynb #77c07c31
 _BLOCK = 1000 # volumes read at a time
 
 def _fill(f, shapes, field, multi, step, T, N, name):
@@ -332,7 +333,7 @@ def _fill(f, shapes, field, multi, step, T, N, name):
         a += n
     return x
 
-# %% ../../nbs/01b_tseng.ipynb #e86a7e50
+# %% ../../nbs/01b_tseng.ipynb #cce6de62
 def _mend(x, plane, name):
     "Volumes [a, b) to keep, which neurons to keep, and notes; raises RecordingError when none is left."
     known = np.isfinite(x)
@@ -347,7 +348,7 @@ def _mend(x, plane, name):
     if bad.size: notes.append(f'{bad.size} of {len(keep)} neurons hold NaN or infinite values: left out ({", ".join(map(str, bad[:8]))}{" …" if bad.size > 8 else ""})')
     return a, b, keep, notes
 
-# %% ../../nbs/01b_tseng.ipynb #48212642
+# %% ../../nbs/01b_tseng.ipynb #e0f96be8
 def _text(value):
     "Text of an attribute or scalar: text, bytes, or an array of one."
     value = np.asarray(value).ravel()[:1]
@@ -380,7 +381,7 @@ def _rois(f, planes, plane, name):
         if column in known: known[column] = known[column] != 0
     return known, notes
 
-# %% ../../nbs/01b_tseng.ipynb #024ea1f5
+# %% ../../nbs/01b_tseng.ipynb #da9e5833
 def _stamps(f, n_frames, name):
     "The frames' time stamps in seconds, and notes; raises RecordingError where they are too few or do not increase."
     stamps = read_field(f, f'{_POSITION}/timestamps', name, ndim=1).astype(np.float64)
@@ -403,7 +404,7 @@ def _segments(times, name):
     if abs(rate/6 - 1) > .05: notes.append(f'{rate:.2f} volumes a second by the time stamps; the release says 6')
     return rate, np.stack([edges[:-1], edges[1:]], 1), notes
 
-# %% ../../nbs/01b_tseng.ipynb #3544e435
+# %% ../../nbs/01b_tseng.ipynb #078b65a0
 def _clock_note(f, planes, field, multi, stamps, step, name):
     "A note where the traces' own time stamps tell another time than the behaviour's."
     own = read_field(f, f'{FIELDS[field][0].format(planes[0])}/timestamps', name, kind='number', missing=None)
@@ -415,7 +416,7 @@ def _clock_note(f, planes, field, multi, stamps, step, name):
     clock = ', counts of the 2,000 Hz clock' if abs(pace/2000 - 1) < .01 else ''
     return [f'time stamps of plane {planes[0]} run {pace:.4g} times as fast as seconds{clock}: those of the behaviour are used']
 
-# %% ../../nbs/01b_tseng.ipynb #f14afb7f
+# %% ../../nbs/01b_tseng.ipynb #95abb01b
 def trial_runs(
     number, # (T,) trial number of each volume, NaN where there is none
     segments, # (m, 2) continuous segments
@@ -438,7 +439,7 @@ def trial_runs(
     if strange: notes.append(f'{strange} volumes have trial numbers that are none (negative or not whole): in no trial')
     return np.array(order, np.int64), np.array([best[n] for n in order], np.int64).reshape(-1, 2), notes
 
-# %% ../../nbs/01b_tseng.ipynb #7a80d91f
+# %% ../../nbs/01b_tseng.ipynb #d5bc342f
 def _table(f, name):
     "Columns of the trials' table by name, as stored, and notes; {} without a table."
     known, notes = {}, []
@@ -467,7 +468,7 @@ def _rows(number, spans, times, table):
     if wrong.size: notes.append(f'{wrong.size} of {there.sum()} trials lie outside the times of their row: {wrong[:8].tolist()}{" …" if wrong.size > 8 else ""}; number and row are taken to belong together all the same')
     return rows, notes
 
-# %% ../../nbs/01b_tseng.ipynb #1bd880ab
+# %% ../../nbs/01b_tseng.ipynb #b59e13e2
 def _described(table, rows):
     "trial_info from the table's rows."
     info = {'number': rows}
@@ -487,7 +488,7 @@ def _matched(number, spans, times, table):
     if lost.size: notes.append(f'trials {lost[:8].tolist()}{" …" if lost.size > 8 else ""} of the table have no frames')
     return rows, spans, _described(table, rows), notes
 
-# %% ../../nbs/01b_tseng.ipynb #665f9413
+# %% ../../nbs/01b_tseng.ipynb #2c55ecd7
 _EDGES = ('stem_start', 'stem_stop', 'arm_start', 'arm_stop')
 
 def _span(inside, a):
@@ -512,7 +513,7 @@ def _windows_by_epoch(epochs, rows, spans, times, half):
                 out[i, j:j + 2] = _span((times[a:b] >= start - half) & (times[a:b] < stop + half), a)
     return out
 
-# %% ../../nbs/01b_tseng.ipynb #af56423c
+# %% ../../nbs/01b_tseng.ipynb #ef2596fb
 def _number(value):
     "A finite positive number from an attribute, else None."
     try: value = float(np.asarray(value).ravel()[0])
@@ -539,7 +540,7 @@ def maze_lengths(
         lengths[part] = usual if length is None else length
     return lengths, notes
 
-# %% ../../nbs/01b_tseng.ipynb #9c56c8a0
+# %% ../../nbs/01b_tseng.ipynb #1441fa2b
 def _windows_by_position(spans, forward, stem):
     "Stem and arm of each trial as (n, 4) volumes, by the forward position."
     out = np.full((len(spans), 4), -1, np.int64)
@@ -562,7 +563,7 @@ def _windows(f, rows, spans, times, half, forward, name):
     if any(lost): notes.append(f'trials without a stem: {lost[0]}, without an arm: {lost[1]}')
     return out, notes
 
-# %% ../../nbs/01b_tseng.ipynb #8dcb7c6f
+# %% ../../nbs/01b_tseng.ipynb #265c6e19
 def _behaviour(f, n_frames, step, used, name):
     "Behaviour at 6 Hz by name, float32, and notes."
     known, notes = {}, []
@@ -575,7 +576,7 @@ def _behaviour(f, n_frames, step, used, name):
         known |= dict(zip(columns, means.T))
     return known, notes
 
-# %% ../../nbs/01b_tseng.ipynb #588c161a
+# %% ../../nbs/01b_tseng.ipynb #fe4389c8
 def _subject(f, path):
     "The mouse, from the file or its name; raises RecordingError where neither tells."
     told = _told(f, 'general/subject/subject_id', path.name)
@@ -584,7 +585,7 @@ def _subject(f, path):
     if not mouse: raise RecordingError(f'{path.name}: neither /general/subject/subject_id nor the file\'s name tells the mouse; give the file its name of the release, such as {Path(file_name()).name}')
     return mouse, ['no /general/subject/subject_id: mouse from the file\'s name']
 
-# %% ../../nbs/01b_tseng.ipynb #b3da0fcf
+# %% ../../nbs/01b_tseng.ipynb #199a8a19
 def _about(f, path, neurons):
     "meta and notes: field of view, layer, kind of imaging, units, whether synthetic."
     told, notes = parse_name(path), []
@@ -604,7 +605,7 @@ def _check_format(f, path):
         raise NotThisFormat(f'{path.name}: no /processing/behavior; the release\'s files of retinotopy and vessels have none, and no trials')
     if not _planes(f, path.name): raise NotThisFormat(f'{path.name}: no /processing/ophys/df_over_f_plane_…; expected an NWB file of dandiset 000579')
 
-# %% ../../nbs/01b_tseng.ipynb #901024eb
+# %% ../../nbs/01b_tseng.ipynb #edb1fd28
 def _frames(f, path, field):
     "Everything that has one value a volume, as a dict, and notes."
     name, planes = path.name, _planes(f, path.name)
@@ -623,7 +624,7 @@ def _frames(f, path, field):
     return dict(traces=x, behaviour={k: v[a:b] for k, v in behaviour.items()}, neurons={k: v[keep] for k, v in rois.items()},
                 number=volumes(number), times=volumes(stamps), half=.5*float(np.median(np.diff(stamps)))), notes
 
-# %% ../../nbs/01b_tseng.ipynb #26fc7758
+# %% ../../nbs/01b_tseng.ipynb #1d911458
 def _lengths(spans, info, least, most):
     "Drop trials that are too short or too long: spans, trial_info, notes."
     frames = np.diff(spans)[:, 0]
@@ -649,7 +650,7 @@ def _trials(f, frames, segments, part, least, most, name):
     if not len(spans): raise RecordingError(f'{name}: no trial is left of {len(number)} trial numbers ({"; ".join(notes + more)}); allow other lengths or another part of the trials')
     return spans, info, notes + more
 
-# %% ../../nbs/01b_tseng.ipynb #a21a1564
+# %% ../../nbs/01b_tseng.ipynb #6296979a
 def read(
     path, # an NWB file of the release
     field: str='dff', # or 'deconvolved'
@@ -670,7 +671,7 @@ def read(
     return Recording(frames['traces'], rate, subject, session_name(path), trials, segments, frames['behaviour'], frames['neurons'], info,
                      units=FIELDS[field][1], source=path.name, checksum=fingerprint_of(path), meta=meta | {'traces': field, 'part': part}, notes=notes)
 
-# %% ../../nbs/01b_tseng.ipynb #1f8803bd
+# %% ../../nbs/01b_tseng.ipynb #3aa4ed1f
 def _peek(path):
     "Subject and identifier of a session; raises RecordingError for a file that is none."
     with open_h5(path) as f:
@@ -691,7 +692,7 @@ def _sort_out(paths, options):
         raws[name] = Raw(partial(read, path, **options), (path,), subject)
     return raws, skipped
 
-# %% ../../nbs/01b_tseng.ipynb #d75b88b5
+# %% ../../nbs/01b_tseng.ipynb #e0aea5e8
 def _holding_out(held_out, subjects):
     "The held-out mice that are here; a quarter where none or only they are."
     if isinstance(held_out, (int, float)): return held_out
@@ -708,7 +709,7 @@ def _few(raws, limit, out, seed):
     few = _drawn(away, n, seed) | _drawn({k: r for k, r in raws.items() if k not in away}, limit - n, seed)
     return {k: r for k, r in raws.items() if k in few}
 
-# %% ../../nbs/01b_tseng.ipynb #e8a699b5
+# %% ../../nbs/01b_tseng.ipynb #3db8d3fc
 _SIZES = {'tiny': (3, 64), 'small': (12, 64), 'paper': (None, None)} # sessions, neurons of a session
 
 def load(
@@ -734,7 +735,7 @@ def load(
     out = _holding_out(held_out, [r.subject for r in raws.values()])
     return stored_corpus('tseng', _few(raws, sessions or most, out, seed), options, seed=seed, alpha=alpha, held_out=out, store=store, workers=workers, skipped=skipped, neurons=neurons or size)
 
-# %% ../../nbs/01b_tseng.ipynb #a3341ea0
+# %% ../../nbs/01b_tseng.ipynb #9b72d75e
 def _state(path):
     "'session', 'no session' or 'damaged'."
     try: _peek(path)
