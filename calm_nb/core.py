@@ -283,12 +283,12 @@ def save_figure(
     plt.close(fig)
     return stem.with_name(stem.name + '.png')
 
-# %% ../nbs/00_core.ipynb #39655dbd
+# %% ../nbs/00_core.ipynb #ce23e711
 def mark_standin(
     fig, # matplotlib Figure
 ): # the figure
-    "Write 'synthetic stand-in data' in the upper right corner of a figure, once."
+    "Write 'synthetic stand-in data' in the lower right corner of a figure, once."
     if not getattr(fig, '_calm_nb_standin', False):
-        fig.text(.995, .995, 'synthetic stand-in data', ha='right', va='top', fontsize=7, color='#B00020', style='italic')
+        fig.text(.995, .005, 'synthetic stand-in data', ha='right', va='bottom', fontsize=7, color='#B00020', style='italic')
     fig._calm_nb_standin = True
     return fig
