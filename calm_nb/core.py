@@ -2,11 +2,11 @@
 
 # %% auto #0
 __all__ = ['SCALES', 'COLORS', 'choose', 'in_test', 'resolve_scale', 'seed_everything', 'best_device', 'project_root',
-           'run_folder', 'figure_folder', 'atomic_path', 'write_json', 'read_json', 'config_key', 'need', 'pearson',
-           'mse', 'r2', 'mean_sd', 'save_table', 'show_table', 'use_style', 'save_figure', 'mark_standin']
+           'runs_root', 'run_folder', 'figure_folder', 'atomic_path', 'write_json', 'read_json', 'config_key', 'need',
+           'pearson', 'mse', 'r2', 'mean_sd', 'save_table', 'show_table', 'use_style', 'save_figure', 'mark_standin']
 
-# %% ../nbs/00_core.ipynb #e50d3695
-import contextlib, dataclasses, difflib, hashlib, json, os, random
+# %% ../nbs/00_core.ipynb #1e85bd86
+import atexit, contextlib, dataclasses, difflib, functools, hashlib, json, os, random, tempfile
 from pathlib import Path
 import numpy as np
 
@@ -64,7 +64,20 @@ def project_root() -> Path: # absolute folder
     here = Path.cwd()
     return next((p for p in (here, *here.parents) if (p/'settings.ini').is_file()), here)
 
-# %% ../nbs/00_core.ipynb #2e0ce2bc
+# %% ../nbs/00_core.ipynb #4fe67cf5
+@functools.cache
+def _test_runs():
+    "A folder for this process alone, removed at its end: a test must not read what older code wrote."
+    folder = tempfile.TemporaryDirectory(prefix='calm_nb-runs-')
+    atexit.register(folder.cleanup)
+    return Path(folder.name)
+
+def runs_root() -> Path:
+    "Where runs, stores and stand-ins go: the variable CALM_NB_RUNS, else <root>/runs; in a test a temporary folder."
+    named = os.environ.get('CALM_NB_RUNS')
+    return Path(named).expanduser() if named else _test_runs() if in_test() else project_root()/'runs'
+
+# %% ../nbs/00_core.ipynb #4b55a0dd
 def run_folder(
     dataset: str, # name of the dataset
     scale: str, # one of SCALES
@@ -72,8 +85,7 @@ def run_folder(
     *parts, # further folders: the model, its configuration's key
 ) -> Path: # <root>/runs/<dataset>/<scale>-s<seed>/<parts>, made if missing
     "The folder of one run; the variable CALM_NB_RUNS replaces <root>/runs; raises ValueError for an unknown scale."
-    runs = Path(os.environ.get('CALM_NB_RUNS') or project_root()/'runs').expanduser()
-    folder = runs/dataset/f"{choose('scale', scale, SCALES)}-s{seed}"
+    folder = runs_root()/dataset/f"{choose('scale', scale, SCALES)}-s{seed}"
     folder = folder.joinpath(*map(str, parts))
     folder.mkdir(parents=True, exist_ok=True)
     return folder

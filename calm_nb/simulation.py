@@ -657,7 +657,7 @@ def _fill(folder, name, configs, key):
             if not _complete(folder, key): raise
     finally: shutil.rmtree(draft, ignore_errors=True)
 
-# %% ../nbs/02_simulation.ipynb #a0ae5124
+# %% ../nbs/02_simulation.ipynb #32153620
 def standin(
     name: str, # 'tseng', 'sun' or 'atanas'
     folder=None, # to write; None: standins/<name>/<scale>-s<seed>-<key> in the folder of runs
@@ -669,7 +669,7 @@ def standin(
     scale = resolve_scale(scale)
     configs = standin_configs(name, scale, seed, **sizes)
     key = config_key([name, *configs], STANDIN_VERSION)
-    runs = Path(os.environ.get('CALM_NB_RUNS') or project_root()/'runs')
+    runs = runs_root()
     folder = Path(folder or runs/'standins'/name/f'{scale}-s{seed}-{key}').expanduser().absolute()
     if not _complete(folder, key): _fill(folder, name, configs, key)
     return folder

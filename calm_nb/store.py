@@ -31,13 +31,12 @@ def stamp_of(
     inside = [p for f in map(Path, files) for p in (sorted(q for q in f.rglob('*') if q.is_file()) if f.is_dir() else [f])]
     return config_key([[p.name, p.stat().st_size, p.stat().st_mtime_ns] for p in inside], 1)
 
-# %% ../nbs/01_store.ipynb #d925749c
+# %% ../nbs/01_store.ipynb #e6c04583
 def store_folder(
     name: str, # of the data set
 ) -> Path:
     "Where a data set's store is: $CALM_NB_STORE/<name>, else <runs>/store/<name>."
-    runs = Path(os.environ.get('CALM_NB_RUNS') or project_root()/'runs')
-    return Path(os.environ.get('CALM_NB_STORE') or runs/'store').expanduser()/name
+    return Path(os.environ.get('CALM_NB_STORE') or runs_root()/'store').expanduser()/name
 
 def _file(folder, name): return Path(folder)/f'{quote(name, safe=" -_.,+=")}.h5'
 
@@ -79,7 +78,7 @@ def convert_one(
     write_json(record, file.with_suffix('.json'))
     return record
 
-# %% ../nbs/01_store.ipynb #ebd06c36
+# %% ../nbs/01_store.ipynb #ee223a0a
 def _workers(workers, raws):
     "How many processes: one for less than 200 MB, else one a core, at most eight."
     if workers is not None: return max(1, int(workers))
@@ -104,10 +103,13 @@ def convert(
 ) -> list: # one record a recording, in the order of `raws`
     "Convert what is not yet converted: restartable, atomic, in parallel over sessions; raises OSError for a full disk."
     from joblib import Parallel, delayed
+    from joblib.externals.loky import get_reusable_executor
     records = {name: _record(folder, name, raw) for name, raw in raws.items()}
     todo = {name: raws[name] for name, record in records.items() if record is None}
     jobs = (delayed(convert_one)(name, raw, folder, alpha, seed, neurons) for name, raw in todo.items())
-    for record in _told(Parallel(_workers(workers, todo), return_as='generator_unordered')(jobs) if todo else [], len(todo)): records[record['name']] = record
+    n = _workers(workers, todo)
+    for record in _told(Parallel(n, return_as='generator_unordered')(jobs) if todo else [], len(todo)): records[record['name']] = record
+    if todo and n > 1: get_reusable_executor().shutdown() # the processes would keep their memory
     return [records[name] for name in raws]
 
 # %% ../nbs/01_store.ipynb #ee5e7c9d

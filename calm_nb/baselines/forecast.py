@@ -306,7 +306,7 @@ class RidgeVAR(Baseline):
         draw = lambda: rng.standard_normal((horizon, len(context), len(factor)), dtype='float32') @ factor
         return Forecast(mean, np.stack([var_rollout(coef, context.astype('float32'), horizon, draw()) for _ in range(self.samples)]))
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #615e50fe
+# %% ../../nbs/05a_forecast_baselines.ipynb #5babce96
 @dataclass(frozen=True)
 class Recipe:
     "Sizes and training of a network baseline."
@@ -321,10 +321,10 @@ class Recipe:
 NETS = dict(
     TCN=dict(hidden=256, layers=5, kernel=5, dropout=.1),
     PatchTST=dict(block=8, patch=8, stride=4, dim=128, layers=3, heads=8, hidden=256, dropout=.1, norm='last'),
-    iTransformer=dict(block=8, dim=64, layers=2, heads=4, hidden=256, dropout=.1, norm='last'),
+    iTransformer=dict(block=8, dim=64, layers=2, heads=4, hidden=256, dropout=.1, norm='mean'),
     POCO=dict(patch=8, dim=128, latents=8, heads=16, head=64, layers=1, film=1024, drop_ffn=.2, drop_layer=.4))
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #4c3cc8d5
+# %% ../../nbs/05a_forecast_baselines.ipynb #a0d83f37
 def recipe(
     name: str, # of a network, in NETS
     scale: str, # one of SCALES
@@ -336,15 +336,16 @@ def recipe(
         training = TrainConfig(steps=5000, lr=rate, min_lr=rate, weight_decay=1e-4 if name == 'POCO' else 0., warmup=0., clip=5., ema=0., patience=20, log_seconds=30.)
         paper = Recipe(net, training, epochs=200 if name == 'TCN' else 0, evaluations=100)
         return replace(paper, batch=64, anywhere=False, amsgrad=True) if name == 'POCO' else paper
-    if name == 'POCO' and scale == 'small': net = {**net, 'film': 512}
-    less = dict(TCN=dict(hidden=64), PatchTST=dict(dim=64, layers=2, hidden=128), iTransformer=dict(dim=32, hidden=64), POCO=dict(dim=64, heads=4, film=128))
-    if scale == 'tiny': net = {**net, **less[name]}
-    steps, rate = SMALLER[name][scale]
-    training = TrainConfig(steps=steps, lr=rate, weight_decay=.1 if name == 'POCO' else .01, ema=.95, patience=4, log_seconds=0.)
-    return Recipe(net, training, batch=16, amsgrad=name == 'POCO')
+    smaller, steps, rate = SMALLER[name][scale]
+    training = TrainConfig(steps=steps, lr=rate, weight_decay=.1, ema=.95, log_seconds=0.)
+    return Recipe({**net, **smaller}, training, batch=8 if name in ('TCN', 'PatchTST') else 16, amsgrad=name == 'POCO')
 
-SMALLER = dict(TCN=dict(tiny=(60, 5e-3), small=(300, 2e-3)), PatchTST=dict(tiny=(30, 2e-3), small=(200, 1e-3)), # steps, learning rate
-               iTransformer=dict(tiny=(60, 3e-3), small=(400, 1e-3)), POCO=dict(tiny=(40, 5e-3), small=(150, 3e-3)))
+_patch, _inverted = dict(dim=64, layers=2, hidden=128, block=20, norm='none'), dict(block=20)
+SMALLER = dict( # sizes in place of the paper's, steps, learning rate
+    TCN=dict(tiny=(dict(hidden=64), 60, 5e-3), small=(dict(hidden=128, dropout=.3), 200, 2e-3)),
+    PatchTST=dict(tiny=({**_patch, 'dim': 32}, 40, 3e-3), small=(_patch, 150, 1e-3)),
+    iTransformer=dict(tiny=({**_inverted, 'dim': 32, 'hidden': 64}, 60, 3e-3), small=(_inverted, 300, 1e-3)),
+    POCO=dict(tiny=(dict(dim=64, heads=4, film=128), 40, 5e-3), small=({}, 300, 1e-3)))
 
 # %% ../../nbs/05a_forecast_baselines.ipynb #fbe0d60b
 def altered(
