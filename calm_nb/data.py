@@ -562,7 +562,7 @@ class Corpus:
         names = {'held-in': self.held_in, 'held-out': self.held_out, 'all': self.names}
         return (self[name] for name in names[choose('sessions', which, names)])
 
-# %% ../nbs/01_data.ipynb #98854e4f
+# %% ../nbs/01_data.ipynb #44b4c14e
 @dataclass(frozen=True)
 class Source:
     "One entry of the registry of data sets."
@@ -581,7 +581,7 @@ SOURCES = {
         "pip install pooch\npython -c \"from calm_nb.store import download; download('atanas', '{folder}')\""),
     'tseng': Source('mouse cortex, rule switching in a Y-maze (Tseng et al. 2022)',
         'https://dandiarchive.org/dandiset/000579/0.230728.1727, 308 NWB files', '245.6 GB', 'the sub-*/ folders with their .nwb files', 'calm_nb.recordings.tseng',
-        "pip install dandi\ndandi download -o '{folder}' --existing skip --preserve-tree DANDI:000579/0.230728.1727   # all of it\n"
+        "pip install dandi\ndandi download --preserve-tree --existing refresh --output-dir '{folder}' 'dandi://dandi/000579@0.230728.1727'   # all of it\n"
         "python -c \"from calm_nb.recordings.tseng import download_steps; print(download_steps(mouse='9'))\"   # the commands for a part"),
     'sun': Source('mouse hippocampus, cue-delay-choice navigation (Sun et al. 2025)',
         'https://doi.org/10.25378/janelia.27273552, split archives to be unpacked together', 'see the page', 'the unpacked animals, each with gimbl/ and multi/', 'calm_nb.recordings.sun',

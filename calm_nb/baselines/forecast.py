@@ -324,7 +324,7 @@ NETS = dict(
     iTransformer=dict(block=8, dim=64, layers=2, heads=4, hidden=256, dropout=.1, norm='mean'),
     POCO=dict(patch=8, dim=128, latents=8, heads=16, head=64, layers=1, film=1024, drop_ffn=.2, drop_layer=.4))
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #a0d83f37
+# %% ../../nbs/05a_forecast_baselines.ipynb #acb8f1dd
 def recipe(
     name: str, # of a network, in NETS
     scale: str, # one of SCALES
@@ -342,8 +342,8 @@ def recipe(
 
 _patch, _inverted = dict(dim=64, layers=2, hidden=128, block=20, norm='none'), dict(block=20)
 SMALLER = dict( # sizes in place of the paper's, steps, learning rate
-    TCN=dict(tiny=(dict(hidden=64), 60, 5e-3), small=(dict(hidden=128, dropout=.3), 200, 2e-3)),
-    PatchTST=dict(tiny=({**_patch, 'dim': 32}, 40, 3e-3), small=(_patch, 150, 1e-3)),
+    TCN=dict(tiny=(dict(hidden=64), 50, 5e-3), small=(dict(hidden=128, dropout=.3), 200, 2e-3)),
+    PatchTST=dict(tiny=({**_patch, 'dim': 32}, 30, 3e-3), small=(_patch, 150, 1e-3)),
     iTransformer=dict(tiny=({**_inverted, 'dim': 32, 'hidden': 64}, 60, 3e-3), small=(_inverted, 300, 1e-3)),
     POCO=dict(tiny=(dict(dim=64, heads=4, film=128), 40, 5e-3), small=({}, 300, 1e-3)))
 
@@ -467,7 +467,7 @@ def _learn(self, sessions):
 
 Network.learn = _learn
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #407fc5ea
+# %% ../../nbs/05a_forecast_baselines.ipynb #4b8773c6
 def _train(self, key, model, windows, recipe):
     "Train a module on windows of its sessions, keep the best checkpoint; returns seconds."
     sessions, training, choose_by = list(windows.sessions.values()), _scheduled(recipe, windows.total), choose('select', self.select, ('corr', 'mse'))
@@ -497,7 +497,9 @@ def _place(self, key, sessions):
 
 Network.train = _train
 VERSION = 1 # raise it when a change to this module makes old checkpoints wrong
-def device_of(module): return next(module.parameters()).device
+def device_of(module): # torch.device
+    "Where a module's parameters are."
+    return next(module.parameters()).device
 
 # %% ../../nbs/05a_forecast_baselines.ipynb #4421077b
 def _model_for(self, session):
