@@ -6,11 +6,11 @@ __all__ = ['VARIABLES', 'MIN_FRAMES', 'MIN_VARIANCE', 'VERSION', 'PUBLISHED', 'T
            'backbone_key', 'feature_spans', 'SessionFeatures', 'Features', 'LowRank', 'GatedLowRank', 'HeadConfig',
            'Head', 'HeadTraining', 'head_preset', 'pad_trials', 'LabelledBatches', 'head_batch', 'masked_mse',
            'mse_loss', 'train_head', 'CalMDecoder', 'decode_labels', 'label_loss', 'accuracy', 'LabelDecoder',
-           'ceiling_rows', 'ridge_on', 'Ceiling', 'task_of', 'task_corpus', 'decode_table', 'decode_results',
-           'decode_paired', 'fewer', 'decode_example', 'decoder_color', 'draw_decode_bars', 'draw_decode_pairs',
-           'draw_decoded', 'draw_learning', 'figure_decode']
+           'ceiling_rows', 'Ceiling', 'task_of', 'task_corpus', 'decode_table', 'decode_results', 'decode_paired',
+           'fewer', 'decode_example', 'decoder_color', 'draw_decode_bars', 'draw_decode_pairs', 'draw_decoded',
+           'draw_learning', 'figure_decode']
 
-# %% ../nbs/06_decode.ipynb #4820da4f
+# %% ../nbs/06_decode.ipynb #13b2038d
 import copy, hashlib, time
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, partial
@@ -30,7 +30,7 @@ from .nq import NQ, tokenize
 from .simulation import TaskConfig, simulate_task, task_config
 from .training import TrainConfig, fit as run_training, load_pretrained, save_pretrained
 
-# %% ../nbs/06_decode.ipynb #a1e2f164
+# %% ../nbs/06_decode.ipynb #314620ff
 VARIABLES = dict(simulation=('pitch', 'roll', 'yaw', 'forward'), tseng=('pitch', 'roll', 'yaw'), sun=('position',), atanas=('velocity', 'head_angle'))
 
 def _behaviour(session, name):
@@ -42,7 +42,7 @@ def _behaviour(session, name):
     if np.isinf(x.astype(float)).any(): raise ValueError(f'{who} is infinite in {int(np.isinf(x.astype(float)).sum())} frames: set them to NaN to leave them out')
     return x.astype(float)
 
-# %% ../nbs/06_decode.ipynb #f0127fca
+# %% ../nbs/06_decode.ipynb #e9edc633
 @dataclass
 class Targets:
     "Behaviours of a session, z-scored by its training trials."
@@ -50,8 +50,13 @@ class Targets:
     values: np.ndarray  # (T, D) float32, NaN where undefined
     mean: np.ndarray    # (D,) over the training frames, in the behaviours' units
     sd: np.ndarray      # (D,)
-    def of(self, spans): return [self.values[a:b] for a, b in spans] # (n, 2) frames [start, stop) -> list of (T_i, D)
-    def to_units(self, z): return np.asarray(z)*self.sd + self.mean # (..., D) z-scored -> in the behaviours' units
+    def of(self, spans): # (n, 2) frames [start, stop)
+        "The values in some spans, a list of (T_i, D)."
+        return [self.values[a:b] for a, b in spans]
+
+    def to_units(self, z): # (..., D) z-scored
+        "z sd + mean, in the behaviours' units."
+        return np.asarray(z)*self.sd + self.mean
 
 def decode_targets(
     session, # Session
@@ -71,7 +76,7 @@ def decode_targets(
     mean, sd = np.nanmean(train, 0), np.nanstd(train, 0)
     return Targets(variables, ((raw - mean)/sd).astype(np.float32), mean, sd)
 
-# %% ../nbs/06_decode.ipynb #63b033da
+# %% ../nbs/06_decode.ipynb #c705f0d7
 class Decoder(Protocol):
     "Anything that decodes behaviour: baselines, CalM, yours."
     name: str
@@ -81,7 +86,7 @@ class Decoder(Protocol):
     def predict(self, session, trials=None): # Session, indices of trials (None: all) -> list of (T_i, D), z-scored
         "Behaviour of whole trials, at the traces' frame rate."
 
-# %% ../nbs/06_decode.ipynb #3627003e
+# %% ../nbs/06_decode.ipynb #e026b09b
 MIN_FRAMES, MIN_VARIANCE = 3, 1e-6 # of a trial that is scored
 
 def trial_scores(
@@ -107,7 +112,7 @@ def concat_r2(
     ok = np.isfinite(y)
     return np.array([r2(y[k, d], u[k, d]) if k.sum() > 1 else np.nan for d, k in enumerate(ok.T)])
 
-# %% ../nbs/06_decode.ipynb #5278deef
+# %% ../nbs/06_decode.ipynb #08b69202
 @dataclass
 class DecodeEvaluation:
     "Scores of one decoder on one session."
@@ -137,7 +142,7 @@ def evaluate_decoder(
     return DecodeEvaluation(decoder.name, session.name, tuple(decoder.variables), trials, by_trial,
                             dict(r2=mean(by_trial), r2_concat=concat_r2(truth, guess), mse=mean(errors)), (~scored).sum(0), seconds)
 
-# %% ../nbs/06_decode.ipynb #e632d39f
+# %% ../nbs/06_decode.ipynb #815c5cff
 @torch.no_grad()
 def trial_features(
     nq: NQ, # the tokenizer
@@ -150,7 +155,7 @@ def trial_features(
     z = tokenize(nq, traces).to(dat.device).long()
     return dat.features(z, session).transpose(1, 2)
 
-# %% ../nbs/06_decode.ipynb #9bf35134
+# %% ../nbs/06_decode.ipynb #d6423547
 def fingerprint(
     *parts, # modules, arrays, text, numbers
 ) -> str: # 16 hexadecimal digits
@@ -171,7 +176,7 @@ def backbone_key(
     tables = [] if session is None else [fingerprint(dat.identity(session).detach().cpu().numpy()), fingerprint(dat.tables[table_key(session)].session.detach().cpu().numpy()), len(dat.tables) > 1]
     return fingerprint(nq, *rest, *map(str, tables))
 
-# %% ../nbs/06_decode.ipynb #97c5c8a3
+# %% ../nbs/06_decode.ipynb #15f825d5
 def feature_spans(
     session, # Session
     stride: int=0, # frames between extra training windows of a continuous recording; 0: none
@@ -193,7 +198,7 @@ class SessionFeatures:
         if self.values is None: return self.compute(i)
         return torch.from_numpy(np.array(self.values[self.starts[i]:self.starts[i+1]]))
 
-# %% ../nbs/06_decode.ipynb #e49c3879
+# %% ../nbs/06_decode.ipynb #356a0198
 class Features:
     "Frozen features of sessions: computed once, kept in half precision in memory or in files of a folder."
     def __init__(self,
@@ -209,7 +214,7 @@ class Features:
 
     def key(self, session):
         "Fingerprint of a session's features."
-        return fingerprint(backbone_key(self.nq, self.dat, session.name), session.name, session.checksum, session.trials, session.mean, session.sd, session.alpha, self.stride)
+        return fingerprint(backbone_key(self.nq, self.dat, session.name), session.name, session.checksum, feature_spans(session, self.stride), session.mean, session.sd, session.alpha)
 
     def __call__(self, session) -> SessionFeatures:
         "The features of a session, found or computed now."
@@ -239,7 +244,7 @@ class Features:
                 for i, x in zip(part, h.half().cpu().numpy()): values[starts[i]:starts[i+1]] = x
         return values
 
-# %% ../nbs/06_decode.ipynb #d0e01856
+# %% ../nbs/06_decode.ipynb #22c9b807
 class LowRank(nn.Module):
     "Linear low-rank readout, Eq. 15."
     def __init__(self,
@@ -257,7 +262,7 @@ class LowRank(nn.Module):
         weights = torch.einsum('nor,orc->nco', bank, self.project)
         return h.flatten(2) @ weights.flatten(0, 1) + self.bias
 
-# %% ../nbs/06_decode.ipynb #36c2aa79
+# %% ../nbs/06_decode.ipynb #d7c89386
 class GatedLowRank(nn.Module):
     "Gated low-rank readout with dropout, Eq. 16."
     def __init__(self,
@@ -267,17 +272,18 @@ class GatedLowRank(nn.Module):
         dropout: float=.5, # of the gated values
     ):
         super().__init__()
-        self.value, self.gate = (nn.Parameter(torch.randn(dim, outputs*rank)*dim**-.5) for _ in range(2))
+        self.project = nn.Parameter(torch.randn(dim, 2*outputs*rank)*dim**-.5) # B_3 and B_4 side by side
         self.bias, self.drop = nn.Parameter(torch.zeros(outputs)), nn.Dropout(dropout)
 
     def forward(self,
         h: Tensor, # (B, T_d, N, d)
         bank: Tensor, # (N, O, R)
     ) -> Tensor: # (B, T_d, O)
-        z = self.drop((h @ self.value)*F.gelu(h @ self.gate))
+        value, gate = (h @ self.project).chunk(2, -1)
+        z = self.drop(value*F.gelu(gate))
         return (z*bank.flatten(1)).sum(2).unflatten(-1, bank.shape[1:]).sum(-1) + self.bias
 
-# %% ../nbs/06_decode.ipynb #cd7214be
+# %% ../nbs/06_decode.ipynb #6e834842
 @dataclass
 class HeadConfig:
     "Sizes of a head (the released settings)."
@@ -292,7 +298,7 @@ class HeadConfig:
         if self.kernel < 1 or self.kernel % 2 == 0: raise ValueError(f'kernel={self.kernel}: expected an odd number of frames')
         if self.rank < 1: raise ValueError(f'rank={self.rank}: expected 1 or more')
 
-# %% ../nbs/06_decode.ipynb #f64957e3
+# %% ../nbs/06_decode.ipynb #4f2fcbaf
 class Head(nn.Module):
     "From features to behaviour at the frame rate: readout, reshape, depthwise convolution; a bank of neuron weights a session."
     def __init__(self,
@@ -339,7 +345,7 @@ class Head(nn.Module):
         start = self.readout.bias.view(self.channels, self.window)[:, 1:]
         return torch.cat([start.expand(len(u), -1, -1), u], -1)[..., :frames]
 
-# %% ../nbs/06_decode.ipynb #b81a8c71
+# %% ../nbs/06_decode.ipynb #52087a39
 @dataclass
 class HeadTraining:
     "How a head is trained (the released settings)."
@@ -358,11 +364,11 @@ def head_preset(
     causal: bool=False, # see HeadConfig
 ) -> tuple: # HeadConfig, HeadTraining
     "Sizes and training of a head at a scale; 'paper' as released."
-    rank = dict(tiny=2, small=4, paper=16)[choose('scale', scale, SCALES)]
-    training = dict(tiny=HeadTraining(epochs=30, adapt_epochs=15, evaluations=5), small=HeadTraining(epochs=60, adapt_epochs=40, stride=5), paper=HeadTraining())[scale]
+    rank = dict(tiny=2, small=3, paper=16)[choose('scale', scale, SCALES)]
+    training = dict(tiny=HeadTraining(epochs=30, adapt_epochs=15, evaluations=5), small=HeadTraining(epochs=80, adapt_epochs=40, stride=5), paper=HeadTraining())[scale]
     return HeadConfig(kind, rank, causal=causal), training
 
-# %% ../nbs/06_decode.ipynb #133120e9
+# %% ../nbs/06_decode.ipynb #2cc883a1
 def pad_trials(
     trials: list, # of (T_i, …) arrays or tensors
     fill: float=float('nan'),
@@ -413,7 +419,7 @@ def head_batch(
     y = None if values is None else pad_trials([values[slice(*f.spans[i])] for i in chosen])
     return pad_trials([f[i] for i in chosen], 0.), y, torch.as_tensor(np.diff(f.spans[chosen])[:, 0]), session.name
 
-# %% ../nbs/06_decode.ipynb #1fe9531c
+# %% ../nbs/06_decode.ipynb #13731093
 def masked_mse(
     u: Tensor, # (B, T, D) predictions
     y: Tensor, # (B, T, D) NaN where unlabelled
@@ -422,7 +428,7 @@ def masked_mse(
     ok = y.isfinite()
     return ((u - y.nan_to_num())**2*ok).sum()/ok.sum().clamp_min(1)
 
-# %% ../nbs/06_decode.ipynb #ad420e1f
+# %% ../nbs/06_decode.ipynb #3d29a5bf
 def _validation(features, sessions, targets, loss):
     "The mean loss on the validation trials of a few sessions, or None without any."
     trials = [(s, s.of('val')) for s in sessions if len(s.of('val')) and np.isfinite(np.concatenate([targets[s.name][a:b] for a, b in s.trials[s.of('val')]])).any()]
@@ -459,7 +465,7 @@ def train_head(
     finally:
         for n, p in head.named_parameters(): p.requires_grad_(wanted[n])
 
-# %% ../nbs/06_decode.ipynb #b84e6b8f
+# %% ../nbs/06_decode.ipynb #bb9489a7
 @dataclass
 class CalMDecoder:
     "A head on frozen features: `fit` trains it, then adapts neuron weights to sessions it does not know; `predict` decodes whole trials."
@@ -497,7 +503,7 @@ class CalMDecoder:
         self.fit_seconds += time.perf_counter() - start
         return self
 
-# %% ../nbs/06_decode.ipynb #168ee362
+# %% ../nbs/06_decode.ipynb #f8528aa1
 def _run_folder(self, sessions, head):
     "A folder named by everything that the training depends on, the start of the head included."
     if not self.folder: return None
@@ -520,7 +526,7 @@ def _predict(self, session, trials=None, batch=16):
 CalMDecoder.run_folder, CalMDecoder.predict = _run_folder, _predict
 VERSION = 1 # raise it when a change to this module makes old checkpoints wrong
 
-# %% ../nbs/06_decode.ipynb #3efa2daf
+# %% ../nbs/06_decode.ipynb #8c17baa7
 def _save(self, folder):
     "Write the head to a folder; raises ValueError before `fit`."
     if self.head is None: raise ValueError(f'{self.name} was not fitted: there is nothing to save')
@@ -540,7 +546,7 @@ def _load(cls, folder, features: Features, **changes):
 
 CalMDecoder.save_pretrained, CalMDecoder.from_pretrained = _save, _load
 
-# %% ../nbs/06_decode.ipynb #11367d12
+# %% ../nbs/06_decode.ipynb #2c5afbee
 def decode_labels(
     session, # Session
     variable: str, # of its trial_info, or a behaviour with few values
@@ -564,7 +570,7 @@ def decode_labels(
         if a >= 0: out[a:b] = code
     return out, classes, True
 
-# %% ../nbs/06_decode.ipynb #592eb8a6
+# %% ../nbs/06_decode.ipynb #5930d638
 def label_loss(
     head: Head, # its channels are classes
     batch: tuple, # y (B, T, 1): class at every frame, NaN outside
@@ -590,7 +596,7 @@ def accuracy(
     balanced = np.mean([(guess[truth == v] == v).mean() for v in values])
     return dict(accuracy=float((truth == guess).mean()), chance=counts.max()/len(truth), balanced=float(balanced), balanced_chance=1/len(values), n=len(truth))
 
-# %% ../nbs/06_decode.ipynb #dbf28668
+# %% ../nbs/06_decode.ipynb #9b947364
 @dataclass
 class LabelDecoder:
     "A classification head on the same features, one label a trial or one a frame."
@@ -605,7 +611,9 @@ class LabelDecoder:
     head: Head = field(default=None, repr=False)
     classes: np.ndarray = None
 
-    def labels(self, session): return decode_labels(session, self.variable, self.window, self.classes)
+    def labels(self, session): # Session -> as decode_labels
+        "Classes of a session at every frame."
+        return decode_labels(session, self.variable, self.window, self.classes)
 
     def fit(self, sessions):
         "Train on the sessions, or adapt neuron weights to those it does not know."
@@ -622,7 +630,7 @@ class LabelDecoder:
         train_head(self.head, self.features, new, targets, self.training or training, adapt, partial(label_loss, of_trial=self.of_trial), self.seed, name=self.variable)
         return self
 
-# %% ../nbs/06_decode.ipynb #dada3c60
+# %% ../nbs/06_decode.ipynb #ac3dacd7
 @torch.no_grad()
 def _classify(self, session, split='test'):
     "True and decoded class indices of a split's trials, or of their labelled frames."
@@ -642,67 +650,79 @@ def _label_scores(self, session, split='test'):
 
 LabelDecoder.classify, LabelDecoder.score = _classify, _label_scores
 
-# %% ../nbs/06_decode.ipynb #a46a1656
+# %% ../nbs/06_decode.ipynb #86bc83d7
 @lru_cache(maxsize=2)
 def _drawn(config): return simulate_task(config)
 
 def ceiling_rows(
     task, # Task
-    span, # (start, stop) frames of a trial
+    spans, # (n, 2) frames of trials
     lags: int=5, # frames to either side, within the trial
-) -> np.ndarray: # (T, 1 + (2 lags + 1)(N + latents)) float32
-    "Regression rows of one trial: 1, then spikes and shared states around each frame; frames beyond the trial repeat its ends."
-    x = np.concatenate([task.spikes[slice(*span)], task.latent[slice(*span)]], 1).astype(np.float32)
-    at = np.clip(np.arange(len(x))[:, None] + np.arange(-lags, lags + 1), 0, len(x) - 1)
-    return np.concatenate([np.ones((len(x), 1), np.float32), x[at].reshape(len(x), -1)], 1)
+) -> tuple: # (rows, 2 lags + 1) frames around each, (rows, N + 2) counts since the trial began and its clock
+    "Where the ceiling looks at every frame of some trials; frames beyond a trial are its first or last."
+    around, more = [], []
+    for a, b in spans:
+        t = np.arange(b - a)
+        around.append(np.clip(a + t[:, None] + np.arange(-lags, lags + 1), a, b - 1))
+        more.append(np.concatenate([.1*np.cumsum(task.spikes[a:b].astype(np.float32), 0), .05*np.stack([t, b - a - t], 1)], 1))
+    return np.concatenate(around), np.concatenate(more).astype(np.float32)
 
-def ridge_on(xx, xy, alpha):
-    "Coefficients that minimise the squared error + alpha a row times their squares; the first column is the intercept."
-    free = np.eye(len(xx)); free[0, 0] = 0
-    return np.linalg.solve(xx + alpha*xx[0, 0]*free, xy)
+class _Sees(nn.Module):
+    "Reads rows of `ceiling_rows`."
+    def __init__(self, inputs, hidden, outputs):
+        super().__init__()
+        self.body = nn.Sequential(nn.BatchNorm1d(inputs, affine=False), nn.Linear(inputs, hidden), nn.GELU(), nn.Dropout(.3), nn.Linear(hidden, outputs))
+    def forward(self, frames, around, more): # (T, N + latents), (rows, lags), (rows, N + 2) -> (rows, D)
+        return self.body(torch.cat([frames[around].flatten(1), more], 1))
 
-# %% ../nbs/06_decode.ipynb #81584c8f
+def _inputs(task, spans, lags):
+    "Frames (spikes and shared states), and where rows look."
+    around, more = ceiling_rows(task, spans, lags)
+    frames = np.concatenate([task.spikes, task.latent], 1).astype(np.float32)
+    return torch.from_numpy(frames), torch.from_numpy(around), torch.from_numpy(more)
+
+# %% ../nbs/06_decode.ipynb #e550ee2e
 @dataclass
 class Ceiling:
-    "Linear decoder of true spikes and shared states, with plenty of trials; for sessions of the task simulation only."
+    "Decoder of true spikes and shared states, with plenty of trials; for sessions of the task simulation only."
     variables: tuple      # names of behaviours
     lags: int = 5         # frames to either side
-    times: int = 8        # as many trials more
-    ridges: tuple = (1e-3, 1e-2, 1e-1, 1., 10.)
-    maps: dict = field(default_factory=dict, repr=False) # (session, variable) -> coefficients
+    times: int = 8        # as many trials as the session has
+    steps: int = 2000     # of training, 256 frames each
+    hidden: int = 128     # units
+    seed: int = 0
+    nets: dict = field(default_factory=dict, repr=False) # session -> network
     name: str = 'Ceiling'
 
     def fit(self, sessions):
-        "Solve for every session; raises ValueError for one that was not simulated."
+        "Train for every session; raises ValueError for one that was not simulated."
         for s in sessions:
             config, t = task_of(s), decode_targets(s, self.variables)
             own, more = _drawn(config), _drawn(replace(config, trials=self.times*config.trials, frames=self.times*config.frames))
             z = (np.stack([more.course.behaviour[v] for v in self.variables], 1) - t.mean)/t.sd
-            parts = [(own, s.trials[s.of('train')], t.values), (more, more.course.trials, z)]
-            masks = {}
-            for d, v in enumerate(self.variables): masks.setdefault(np.isfinite(z[:, d]).tobytes(), []).append(d)
-            for columns in masks.values():
-                for d, w in zip(columns, self.solve(s, own, parts, t.values, columns)): self.maps[s.name, self.variables[d]] = w
+            y = torch.from_numpy(np.concatenate([z[a:b] for a, b in more.course.trials]).astype(np.float32))
+            self.nets[s.name] = self.train(_inputs(more, more.course.trials, self.lags), y, own, s.trials[s.of('val')], t)
         return self
 
-    def solve(self, session, own, parts, values, columns):
-        "Coefficients of variables that are undefined in the same frames: a row each."
-        xx, xy = 0., 0.
-        for task, spans, z in parts:
-            for a, b in spans:
-                ok = np.isfinite(z[a:b, columns[0]])
-                x = ceiling_rows(task, (a, b), self.lags)[ok]
-                xx, xy = xx + (x.T @ x).astype(float), xy + x.T.astype(float) @ z[a:b, columns][ok]
-        maps = [ridge_on(xx, xy, r) for r in self.ridges]
-        val = [(ceiling_rows(own, ab, self.lags), values[slice(*ab)][:, columns]) for ab in session.trials[session.of('val')]]
-        errors = [np.mean([np.nanmean((x @ w - y)**2) for x, y in val if np.isfinite(y).any()]) if val else 0 for w in maps]
-        return maps[int(np.argmin(errors))].T
+    def train(self, inputs, y, own, val, targets):
+        "One network; the checkpoint of least error on the session's validation trials."
+        frames, around, more = inputs
+        def batch(step): return torch.from_numpy(np.random.default_rng([self.seed, step]).integers(len(y), size=256))
+        def loss(net, rows, step): return masked_mse(net(frames, around[rows], more[rows]), y[rows]), {}
+        checks = (_inputs(own, val, self.lags), torch.from_numpy(np.concatenate(targets.of(val)))) if len(val) else None
+        validate = (lambda net: dict(score=float(masked_mse(net(*checks[0]), checks[1])))) if checks else None
+        torch.manual_seed(self.seed)
+        net = _Sees(around.shape[1]*frames.shape[1] + more.shape[1], self.hidden, y.shape[1])
+        config = TrainConfig(steps=self.steps, lr=2e-3, weight_decay=.05, eval_every=max(1, self.steps//10), seed=self.seed, log_seconds=0.)
+        run_training(net, batch, loss, config, validate=validate)
+        return net
 
+    @torch.no_grad()
     def predict(self, session, trials=None):
         "Behaviour of whole trials from their spikes; raises KeyError for a session it was not fitted on."
-        task = _drawn(task_of(session))
-        w = np.stack([self.maps[session.name, v] for v in self.variables], 1)
-        return [(ceiling_rows(task, ab, self.lags) @ w).astype(np.float32) for ab in (session.trials if trials is None else session.trials[trials])]
+        spans, net = session.trials if trials is None else session.trials[trials], self.nets[session.name]
+        u = net.eval()(*_inputs(_drawn(task_of(session)), spans, self.lags)).numpy()
+        return np.split(u, np.cumsum(np.diff(spans)[:, 0])[:-1])
 
 def task_of(
     session, # Session
@@ -711,7 +731,7 @@ def task_of(
     if 'task' not in session.meta: raise ValueError(f'session {session.name} is no task simulation: its ceiling is unknown')
     return TaskConfig(**session.meta['task'])
 
-# %% ../nbs/06_decode.ipynb #8ea33926
+# %% ../nbs/06_decode.ipynb #6d8fbb56
 def _task_session(config, alpha, seed): return prepare(simulate_task(config).recording(), alpha, seed)
 
 def task_corpus(
@@ -729,7 +749,7 @@ def task_corpus(
     makers = {f'{kind}-{c.subject}-{c.session}': partial(_task_session, c, alpha, seed) for c in configs}
     return Corpus('simulation', makers, held_out=list(makers)[len(makers)-held_out:])
 
-# %% ../nbs/06_decode.ipynb #e3120772
+# %% ../nbs/06_decode.ipynb #dfb620d1
 def decode_table(
     evaluations: list, # of DecodeEvaluation
     dataset: str,
@@ -754,7 +774,7 @@ PUBLISHED = { # (data set, split, variable) -> model -> mean, sd of R² over ses
     ('atanas', 'held-in', 'velocity'): {'POYO+': (.6922, .2321), 'CalM-GLU': (.7065, .2658)}, ('atanas', 'held-out', 'velocity'): {'POYO+': (.7394, .0950), 'CalM-GLU': (.7443, .1010)},
     ('atanas', 'held-in', 'head_angle'): {'POYO+': (.4597, .1469), 'CalM-GLU': (.5149, .1378)}, ('atanas', 'held-out', 'head_angle'): {'POYO+': (.4953, .1145), 'CalM-GLU': (.5606, .0807)}}
 
-# %% ../nbs/06_decode.ipynb #4d12fb10
+# %% ../nbs/06_decode.ipynb #54e01318
 def decode_results(
     scores, # DataFrame, from decode_table or its csv
     metrics: tuple=('r2', 'r2_concat', 'mse'), # columns
@@ -779,7 +799,7 @@ def decode_paired(
     tables = [paired(p, reference, metric).assign(variable=v) for v, p in part.groupby('variable', sort=False)]
     return pd.concat([t[['variable', *[c for c in t if c != 'variable']]] for t in tables], ignore_index=True)
 
-# %% ../nbs/06_decode.ipynb #35638f16
+# %% ../nbs/06_decode.ipynb #4f3363ca
 def fewer(
     session, # Session
     n: int, # training trials that keep their label
@@ -793,7 +813,7 @@ def fewer(
     split[rng.permutation(val)[left:]] = 'hidden'
     return replace(session, split=split)
 
-# %% ../nbs/06_decode.ipynb #e7b89279
+# %% ../nbs/06_decode.ipynb #5af20f35
 def decode_example(
     decoder: Decoder, # fitted
     session, # Session
@@ -813,7 +833,7 @@ def decoder_color(model: str): # name of a decoder -> colour
     "The colour of a decoder in every figure; a causal variant has that of its model."
     return model_color({'CalM-linear': 'CalM linear', 'CalM-GLU': 'CalM GLU', 'Ceiling': 'Oracle'}.get(model.removesuffix('-causal'), model))
 
-# %% ../nbs/06_decode.ipynb #85704d03
+# %% ../nbs/06_decode.ipynb #ee60413c
 def draw_decode_bars(
     ax, # matplotlib Axes
     scores, # DataFrame, from decode_table
@@ -853,22 +873,23 @@ def draw_decode_pairs(
     ax.set(xticks=[2*j + .5 for j in range(len(groups))], ylabel='R²', ylim=(low, 1.1), title=f'{rival} → CalM-GLU')
     ax.set_xticklabels([f'{v.replace("_", " ")}, {s}' for v, s in groups], rotation=35, ha='right', rotation_mode='anchor')
 
-# %% ../nbs/06_decode.ipynb #6437f8ff
+# %% ../nbs/06_decode.ipynb #4af0771e
 def draw_decoded(
     ax, # matplotlib Axes
     example: dict, # from decode_example
 ):
     "Truth in grey and prediction in the model's colour, one variable below the other."
     truth, guess = (np.array(example[k], float) for k in ('truth', 'guess'))
-    seconds, step = np.arange(truth.shape[1])/example['rate'], 1.15*max(np.nanmax(truth, 1) - np.nanmin(truth, 1))
+    seconds, step = np.arange(truth.shape[1])/example['rate'], .8*max(np.nanmax(truth, 1) - np.nanmin(truth, 1))
     guess = np.where(np.isfinite(truth), guess, np.nan)
     for k, (y, u, score) in enumerate(zip(truth, guess, example['r2'])):
         shift = -k*step - np.nanmedian(y)
         ax.plot(seconds, y + shift, color=COLORS['truth'], lw=1.2, label='truth' if k == 0 else None)
         ax.plot(seconds, u + shift, color=decoder_color(example['model']), lw=1.4, label=example['model'] if k == 0 else None)
         ax.text(1.01, -k*step, '' if score is None else f'R² {score:.2f}', transform=ax.get_yaxis_transform(), va='center', fontsize=7)
-    ax.set(xlabel='time in the trial (s)', yticks=[-k*step for k in range(len(truth))], yticklabels=[v.replace('_', ' ') for v in example['variables']], title=f"trial {example['trial']} of {example['session']}")
-    ax.tick_params(axis='y', length=0); ax.spines['left'].set_visible(False); ax.legend(loc='upper right', bbox_to_anchor=(1, 1.02))
+    ax.set(xlabel='time in the trial (s)', yticks=[-k*step for k in range(len(truth))], yticklabels=[v.replace('_', ' ') for v in example['variables']], title='')
+    ax.set_title(f"trial {example['trial']} of {example['session']}", loc='left')
+    ax.tick_params(axis='y', length=0); ax.spines['left'].set_visible(False); ax.legend(loc='upper right', bbox_to_anchor=(1, 1.16), ncols=2, handlelength=1.2)
 
 def draw_learning(
     ax, # matplotlib Axes
@@ -883,7 +904,7 @@ def draw_learning(
     ticks = sorted(curve.trials.unique())
     ax.set(xscale='log', xticks=ticks, xticklabels=ticks, xlabel='labelled training trials', ylabel='R², mean of variables', ylim=(max(-.5, min(0, by.min())), 1)); ax.minorticks_off(); ax.legend()
 
-# %% ../nbs/06_decode.ipynb #e5605b62
+# %% ../nbs/06_decode.ipynb #a4183741
 def figure_decode(
     scores, # DataFrame, from decode_table
     examples: list, # of dicts from decode_example; the first is shown
