@@ -5,6 +5,8 @@ SCALE   ?= small
 SEED    ?= 0
 ROOT    ?=
 SESSIONS ?= 1
+# True: search POCO's settings on the validation trials (minutes more).
+SEARCH  ?= False
 # STANDIN=1: synthetic files in the data set's format in place of the recordings.
 STANDIN ?=
 # Results go here and leave the committed figures alone; the notebook by itself writes to figures/.
@@ -46,11 +48,11 @@ $(STAMP): settings.ini constraints.txt setup.py
 	@test ! -d .git || $(HOOKS) || echo "nbdev's git hooks were not installed; everything else works"
 	@touch $@
 
-forecast: $(STAMP) ## run the forecasting chapter, print its table and figure (DATASET, SCALE, SEED, SESSIONS, ROOT, STANDIN, OUT)
+forecast: $(STAMP) ## run the forecasting chapter, print its table and figure (DATASET, SCALE, SEED, SESSIONS, SEARCH, ROOT, STANDIN, OUT)
 	@mkdir -p $(OUT)
 	@echo "Training and forecasting: dataset $(DATASET), scale $(SCALE) (some minutes)"
 	@papermill nbs/05_forecast.ipynb $(OUT)/forecast.ipynb --kernel python3 --no-progress-bar --stdout-file - --log-level WARNING \
-		-r dataset '$(DATASET)' -r scale '$(SCALE)' -p seed '$(SEED)' -p n_sessions '$(SESSIONS)' -r out '$(abspath $(OUT))' \
+		-r dataset '$(DATASET)' -r scale '$(SCALE)' -p seed '$(SEED)' -p n_sessions '$(SESSIONS)' -p search '$(SEARCH)' -r out '$(abspath $(OUT))' \
 		$(if $(ROOT),-r root '$(abspath $(ROOT))') $(if $(STANDIN),-p standin True) 2> >(grep -v IPKernelApp >&2)
 	@python .ci/show.py $(OUT)
 

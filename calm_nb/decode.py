@@ -10,7 +10,7 @@ __all__ = ['VARIABLES', 'MIN_FRAMES', 'MIN_VARIANCE', 'VERSION', 'PUBLISHED', 'T
            'fewer', 'decode_example', 'decoder_color', 'draw_decode_bars', 'draw_decode_pairs', 'draw_decoded',
            'draw_learning', 'figure_decode']
 
-# %% ../nbs/06_decode.ipynb #13b2038d
+# %% ../nbs/06_decode.ipynb #11a46dab
 import copy, hashlib, time
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, partial
@@ -30,7 +30,7 @@ from .nq import NQ, tokenize
 from .simulation import TaskConfig, simulate_task, task_config
 from .training import TrainConfig, fit as run_training, load_pretrained, save_pretrained
 
-# %% ../nbs/06_decode.ipynb #314620ff
+# %% ../nbs/06_decode.ipynb #db8a47f0
 VARIABLES = dict(simulation=('pitch', 'roll', 'yaw', 'forward'), tseng=('pitch', 'roll', 'yaw'), sun=('position',), atanas=('velocity', 'head_angle'))
 
 def _behaviour(session, name):
@@ -42,7 +42,7 @@ def _behaviour(session, name):
     if np.isinf(x.astype(float)).any(): raise ValueError(f'{who} is infinite in {int(np.isinf(x.astype(float)).sum())} frames: set them to NaN to leave them out')
     return x.astype(float)
 
-# %% ../nbs/06_decode.ipynb #e9edc633
+# %% ../nbs/06_decode.ipynb #ab7f79e6
 @dataclass
 class Targets:
     "Behaviours of a session, z-scored by its training trials."
@@ -76,7 +76,7 @@ def decode_targets(
     mean, sd = np.nanmean(train, 0), np.nanstd(train, 0)
     return Targets(variables, ((raw - mean)/sd).astype(np.float32), mean, sd)
 
-# %% ../nbs/06_decode.ipynb #c705f0d7
+# %% ../nbs/06_decode.ipynb #697e424f
 class Decoder(Protocol):
     "Anything that decodes behaviour: baselines, CalM, yours."
     name: str
@@ -86,7 +86,7 @@ class Decoder(Protocol):
     def predict(self, session, trials=None): # Session, indices of trials (None: all) -> list of (T_i, D), z-scored
         "Behaviour of whole trials, at the traces' frame rate."
 
-# %% ../nbs/06_decode.ipynb #e026b09b
+# %% ../nbs/06_decode.ipynb #738ce2d8
 MIN_FRAMES, MIN_VARIANCE = 3, 1e-6 # of a trial that is scored
 
 def trial_scores(
@@ -112,7 +112,7 @@ def concat_r2(
     ok = np.isfinite(y)
     return np.array([r2(y[k, d], u[k, d]) if k.sum() > 1 else np.nan for d, k in enumerate(ok.T)])
 
-# %% ../nbs/06_decode.ipynb #08b69202
+# %% ../nbs/06_decode.ipynb #ffb2bed6
 @dataclass
 class DecodeEvaluation:
     "Scores of one decoder on one session."
@@ -142,7 +142,7 @@ def evaluate_decoder(
     return DecodeEvaluation(decoder.name, session.name, tuple(decoder.variables), trials, by_trial,
                             dict(r2=mean(by_trial), r2_concat=concat_r2(truth, guess), mse=mean(errors)), (~scored).sum(0), seconds)
 
-# %% ../nbs/06_decode.ipynb #815c5cff
+# %% ../nbs/06_decode.ipynb #8a98c20c
 @torch.no_grad()
 def trial_features(
     nq: NQ, # the tokenizer
@@ -155,7 +155,7 @@ def trial_features(
     z = tokenize(nq, traces).to(dat.device).long()
     return dat.features(z, session).transpose(1, 2)
 
-# %% ../nbs/06_decode.ipynb #d6423547
+# %% ../nbs/06_decode.ipynb #46dcc32b
 def fingerprint(
     *parts, # modules, arrays, text, numbers
 ) -> str: # 16 hexadecimal digits
@@ -176,7 +176,7 @@ def backbone_key(
     tables = [] if session is None else [fingerprint(dat.identity(session).detach().cpu().numpy()), fingerprint(dat.tables[table_key(session)].session.detach().cpu().numpy()), len(dat.tables) > 1]
     return fingerprint(nq, *rest, *map(str, tables))
 
-# %% ../nbs/06_decode.ipynb #15f825d5
+# %% ../nbs/06_decode.ipynb #a4c192f9
 def feature_spans(
     session, # Session
     stride: int=0, # frames between extra training windows of a continuous recording; 0: none
@@ -198,7 +198,7 @@ class SessionFeatures:
         if self.values is None: return self.compute(i)
         return torch.from_numpy(np.array(self.values[self.starts[i]:self.starts[i+1]]))
 
-# %% ../nbs/06_decode.ipynb #356a0198
+# %% ../nbs/06_decode.ipynb #7e15ae39
 class Features:
     "Frozen features of sessions: computed once, kept in half precision in memory or in files of a folder."
     def __init__(self,
@@ -244,7 +244,7 @@ class Features:
                 for i, x in zip(part, h.half().cpu().numpy()): values[starts[i]:starts[i+1]] = x
         return values
 
-# %% ../nbs/06_decode.ipynb #22c9b807
+# %% ../nbs/06_decode.ipynb #602be05f
 class LowRank(nn.Module):
     "Linear low-rank readout, Eq. 15."
     def __init__(self,
@@ -262,7 +262,7 @@ class LowRank(nn.Module):
         weights = torch.einsum('nor,orc->nco', bank, self.project)
         return h.flatten(2) @ weights.flatten(0, 1) + self.bias
 
-# %% ../nbs/06_decode.ipynb #d7c89386
+# %% ../nbs/06_decode.ipynb #ca81fdf5
 class GatedLowRank(nn.Module):
     "Gated low-rank readout with dropout, Eq. 16."
     def __init__(self,
@@ -283,7 +283,7 @@ class GatedLowRank(nn.Module):
         z = self.drop(value*F.gelu(gate))
         return (z*bank.flatten(1)).sum(2).unflatten(-1, bank.shape[1:]).sum(-1) + self.bias
 
-# %% ../nbs/06_decode.ipynb #6e834842
+# %% ../nbs/06_decode.ipynb #8149803f
 @dataclass
 class HeadConfig:
     "Sizes of a head (the released settings)."
@@ -298,7 +298,7 @@ class HeadConfig:
         if self.kernel < 1 or self.kernel % 2 == 0: raise ValueError(f'kernel={self.kernel}: expected an odd number of frames')
         if self.rank < 1: raise ValueError(f'rank={self.rank}: expected 1 or more')
 
-# %% ../nbs/06_decode.ipynb #4f2fcbaf
+# %% ../nbs/06_decode.ipynb #fee35351
 class Head(nn.Module):
     "From features to behaviour at the frame rate: readout, reshape, depthwise convolution; a bank of neuron weights a session."
     def __init__(self,
@@ -345,7 +345,7 @@ class Head(nn.Module):
         start = self.readout.bias.view(self.channels, self.window)[:, 1:]
         return torch.cat([start.expand(len(u), -1, -1), u], -1)[..., :frames]
 
-# %% ../nbs/06_decode.ipynb #52087a39
+# %% ../nbs/06_decode.ipynb #1e5279f7
 @dataclass
 class HeadTraining:
     "How a head is trained (the released settings)."
@@ -368,7 +368,7 @@ def head_preset(
     training = dict(tiny=HeadTraining(epochs=30, adapt_epochs=15, evaluations=5), small=HeadTraining(epochs=80, adapt_epochs=40, stride=5), paper=HeadTraining())[scale]
     return HeadConfig(kind, rank, causal=causal), training
 
-# %% ../nbs/06_decode.ipynb #2cc883a1
+# %% ../nbs/06_decode.ipynb #a2e317ba
 def pad_trials(
     trials: list, # of (T_i, …) arrays or tensors
     fill: float=float('nan'),
@@ -419,7 +419,7 @@ def head_batch(
     y = None if values is None else pad_trials([values[slice(*f.spans[i])] for i in chosen])
     return pad_trials([f[i] for i in chosen], 0.), y, torch.as_tensor(np.diff(f.spans[chosen])[:, 0]), session.name
 
-# %% ../nbs/06_decode.ipynb #13731093
+# %% ../nbs/06_decode.ipynb #c62aa428
 def masked_mse(
     u: Tensor, # (B, T, D) predictions
     y: Tensor, # (B, T, D) NaN where unlabelled
@@ -428,7 +428,7 @@ def masked_mse(
     ok = y.isfinite()
     return ((u - y.nan_to_num())**2*ok).sum()/ok.sum().clamp_min(1)
 
-# %% ../nbs/06_decode.ipynb #3d29a5bf
+# %% ../nbs/06_decode.ipynb #cc4edabe
 def _validation(features, sessions, targets, loss):
     "The mean loss on the validation trials of a few sessions, or None without any."
     trials = [(s, s.of('val')) for s in sessions if len(s.of('val')) and np.isfinite(np.concatenate([targets[s.name][a:b] for a, b in s.trials[s.of('val')]])).any()]
@@ -465,7 +465,7 @@ def train_head(
     finally:
         for n, p in head.named_parameters(): p.requires_grad_(wanted[n])
 
-# %% ../nbs/06_decode.ipynb #bb9489a7
+# %% ../nbs/06_decode.ipynb #52790b53
 @dataclass
 class CalMDecoder:
     "A head on frozen features: `fit` trains it, then adapts neuron weights to sessions it does not know; `predict` decodes whole trials."
@@ -503,7 +503,7 @@ class CalMDecoder:
         self.fit_seconds += time.perf_counter() - start
         return self
 
-# %% ../nbs/06_decode.ipynb #f8528aa1
+# %% ../nbs/06_decode.ipynb #53ed7015
 def _run_folder(self, sessions, head):
     "A folder named by everything that the training depends on, the start of the head included."
     if not self.folder: return None
@@ -526,7 +526,7 @@ def _predict(self, session, trials=None, batch=16):
 CalMDecoder.run_folder, CalMDecoder.predict = _run_folder, _predict
 VERSION = 1 # raise it when a change to this module makes old checkpoints wrong
 
-# %% ../nbs/06_decode.ipynb #8c17baa7
+# %% ../nbs/06_decode.ipynb #2041ea3d
 def _save(self, folder):
     "Write the head to a folder; raises ValueError before `fit`."
     if self.head is None: raise ValueError(f'{self.name} was not fitted: there is nothing to save')
@@ -546,7 +546,7 @@ def _load(cls, folder, features: Features, **changes):
 
 CalMDecoder.save_pretrained, CalMDecoder.from_pretrained = _save, _load
 
-# %% ../nbs/06_decode.ipynb #2c5afbee
+# %% ../nbs/06_decode.ipynb #af5fce9e
 def decode_labels(
     session, # Session
     variable: str, # of its trial_info, or a behaviour with few values
@@ -570,7 +570,7 @@ def decode_labels(
         if a >= 0: out[a:b] = code
     return out, classes, True
 
-# %% ../nbs/06_decode.ipynb #5930d638
+# %% ../nbs/06_decode.ipynb #0f7c770c
 def label_loss(
     head: Head, # its channels are classes
     batch: tuple, # y (B, T, 1): class at every frame, NaN outside
@@ -596,7 +596,7 @@ def accuracy(
     balanced = np.mean([(guess[truth == v] == v).mean() for v in values])
     return dict(accuracy=float((truth == guess).mean()), chance=counts.max()/len(truth), balanced=float(balanced), balanced_chance=1/len(values), n=len(truth))
 
-# %% ../nbs/06_decode.ipynb #9b947364
+# %% ../nbs/06_decode.ipynb #4735e41e
 @dataclass
 class LabelDecoder:
     "A classification head on the same features, one label a trial or one a frame."
@@ -630,7 +630,7 @@ class LabelDecoder:
         train_head(self.head, self.features, new, targets, self.training or training, adapt, partial(label_loss, of_trial=self.of_trial), self.seed, name=self.variable)
         return self
 
-# %% ../nbs/06_decode.ipynb #ac3dacd7
+# %% ../nbs/06_decode.ipynb #5bef9893
 @torch.no_grad()
 def _classify(self, session, split='test'):
     "True and decoded class indices of a split's trials, or of their labelled frames."
@@ -650,7 +650,7 @@ def _label_scores(self, session, split='test'):
 
 LabelDecoder.classify, LabelDecoder.score = _classify, _label_scores
 
-# %% ../nbs/06_decode.ipynb #86bc83d7
+# %% ../nbs/06_decode.ipynb #ee12cc65
 @lru_cache(maxsize=2)
 def _drawn(config): return simulate_task(config)
 
@@ -681,7 +681,7 @@ def _inputs(task, spans, lags):
     frames = np.concatenate([task.spikes, task.latent], 1).astype(np.float32)
     return torch.from_numpy(frames), torch.from_numpy(around), torch.from_numpy(more)
 
-# %% ../nbs/06_decode.ipynb #e550ee2e
+# %% ../nbs/06_decode.ipynb #6cc80bb5
 @dataclass
 class Ceiling:
     "Decoder of true spikes and shared states, with plenty of trials; for sessions of the task simulation only."
@@ -731,7 +731,7 @@ def task_of(
     if 'task' not in session.meta: raise ValueError(f'session {session.name} is no task simulation: its ceiling is unknown')
     return TaskConfig(**session.meta['task'])
 
-# %% ../nbs/06_decode.ipynb #6d8fbb56
+# %% ../nbs/06_decode.ipynb #3fecf8b6
 def _task_session(config, alpha, seed): return prepare(simulate_task(config).recording(), alpha, seed)
 
 def task_corpus(
@@ -749,7 +749,7 @@ def task_corpus(
     makers = {f'{kind}-{c.subject}-{c.session}': partial(_task_session, c, alpha, seed) for c in configs}
     return Corpus('simulation', makers, held_out=list(makers)[len(makers)-held_out:])
 
-# %% ../nbs/06_decode.ipynb #dfb620d1
+# %% ../nbs/06_decode.ipynb #69c34c9d
 def decode_table(
     evaluations: list, # of DecodeEvaluation
     dataset: str,
@@ -774,7 +774,7 @@ PUBLISHED = { # (data set, split, variable) -> model -> mean, sd of R² over ses
     ('atanas', 'held-in', 'velocity'): {'POYO+': (.6922, .2321), 'CalM-GLU': (.7065, .2658)}, ('atanas', 'held-out', 'velocity'): {'POYO+': (.7394, .0950), 'CalM-GLU': (.7443, .1010)},
     ('atanas', 'held-in', 'head_angle'): {'POYO+': (.4597, .1469), 'CalM-GLU': (.5149, .1378)}, ('atanas', 'held-out', 'head_angle'): {'POYO+': (.4953, .1145), 'CalM-GLU': (.5606, .0807)}}
 
-# %% ../nbs/06_decode.ipynb #54e01318
+# %% ../nbs/06_decode.ipynb #a80b8837
 def decode_results(
     scores, # DataFrame, from decode_table or its csv
     metrics: tuple=('r2', 'r2_concat', 'mse'), # columns
@@ -799,7 +799,7 @@ def decode_paired(
     tables = [paired(p, reference, metric).assign(variable=v) for v, p in part.groupby('variable', sort=False)]
     return pd.concat([t[['variable', *[c for c in t if c != 'variable']]] for t in tables], ignore_index=True)
 
-# %% ../nbs/06_decode.ipynb #4f3363ca
+# %% ../nbs/06_decode.ipynb #b5027582
 def fewer(
     session, # Session
     n: int, # training trials that keep their label
@@ -813,7 +813,7 @@ def fewer(
     split[rng.permutation(val)[left:]] = 'hidden'
     return replace(session, split=split)
 
-# %% ../nbs/06_decode.ipynb #5af20f35
+# %% ../nbs/06_decode.ipynb #47824fc1
 def decode_example(
     decoder: Decoder, # fitted
     session, # Session
@@ -833,7 +833,7 @@ def decoder_color(model: str): # name of a decoder -> colour
     "The colour of a decoder in every figure; a causal variant has that of its model."
     return model_color({'CalM-linear': 'CalM linear', 'CalM-GLU': 'CalM GLU', 'Ceiling': 'Oracle'}.get(model.removesuffix('-causal'), model))
 
-# %% ../nbs/06_decode.ipynb #ee60413c
+# %% ../nbs/06_decode.ipynb #e2579f17
 def draw_decode_bars(
     ax, # matplotlib Axes
     scores, # DataFrame, from decode_table
@@ -873,7 +873,7 @@ def draw_decode_pairs(
     ax.set(xticks=[2*j + .5 for j in range(len(groups))], ylabel='R²', ylim=(low, 1.1), title=f'{rival} → CalM-GLU')
     ax.set_xticklabels([f'{v.replace("_", " ")}, {s}' for v, s in groups], rotation=35, ha='right', rotation_mode='anchor')
 
-# %% ../nbs/06_decode.ipynb #4af0771e
+# %% ../nbs/06_decode.ipynb #4503b4c7
 def draw_decoded(
     ax, # matplotlib Axes
     example: dict, # from decode_example
@@ -904,7 +904,7 @@ def draw_learning(
     ticks = sorted(curve.trials.unique())
     ax.set(xscale='log', xticks=ticks, xticklabels=ticks, xlabel='labelled training trials', ylabel='R², mean of variables', ylim=(max(-.5, min(0, by.min())), 1)); ax.minorticks_off(); ax.legend()
 
-# %% ../nbs/06_decode.ipynb #a4183741
+# %% ../nbs/06_decode.ipynb #94fea179
 def figure_decode(
     scores, # DataFrame, from decode_table
     examples: list, # of dicts from decode_example; the first is shown

@@ -8,7 +8,7 @@ __all__ = ['MIN_HORIZON', 'LEVELS', 'PUBLISHED', 'METRIC_NAMES', 'horizon_trials
            'draw_traces', 'label_traces', 'draw_steps', 'draw_bars', 'draw_calibration', 'draw_pairs',
            'figure_forecast', 'panel_letter', 'CalM', 'small_data', 'only', 'calm_for']
 
-# %% ../nbs/05_forecast.ipynb #e4ac1a6d
+# %% ../nbs/05_forecast.ipynb #e28691ae
 import time
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -23,7 +23,7 @@ from .dat import DAT, adapt, adapt_training, dat_for, dat_preset, load_dat, samp
 from .nq import NQ, check_traces, load_nq, nq_for, nq_preset, save_nq, train_nq
 from .training import load_pretrained, save_pretrained
 
-# %% ../nbs/05_forecast.ipynb #a49512ee
+# %% ../nbs/05_forecast.ipynb #4fce6a6e
 MIN_HORIZON = 3  # frames
 
 def horizon_trials(
@@ -41,7 +41,7 @@ def horizon_trials(
     steps = np.full_like(rest, horizon) if horizon else rest
     return {int(h): trials[kept & (steps == h)] for h in np.unique(steps[kept])}, trials[~kept]
 
-# %% ../nbs/05_forecast.ipynb #ec587364
+# %% ../nbs/05_forecast.ipynb #b3f58a05
 def trial_batches(
     session, # Session
     groups: dict, # {H: trial indices}, from horizon_trials
@@ -55,7 +55,7 @@ def trial_batches(
             z = np.stack([np.asarray(session.trial(int(i)))[:context+steps] for i in chosen])
             yield chosen, z[:, :context], z[:, context:]
 
-# %% ../nbs/05_forecast.ipynb #9860d170
+# %% ../nbs/05_forecast.ipynb #65c58415
 @dataclass
 class Forecast:
     "What a forecaster says about a batch of trials, z-scored; raises ValueError for shapes that do not match or NaN."
@@ -81,7 +81,7 @@ class Forecast:
         if self.samples is None: return np.broadcast_to(self.mean, (*np.shape(q), *self.mean.shape))
         return np.quantile(self.samples, q, axis=0, method='weibull')
 
-# %% ../nbs/05_forecast.ipynb #02e530e8
+# %% ../nbs/05_forecast.ipynb #06f1ceb1
 class Forecaster(Protocol):
     "Anything that forecasts: baselines, CalM, yours."
     name: str
@@ -90,7 +90,7 @@ class Forecaster(Protocol):
     def forecast(self, context, horizon, session): # (B, C, N) z-scored, H frames, Session -> Forecast
         "Forecast H frames after the context."
 
-# %% ../nbs/05_forecast.ipynb #9a920942
+# %% ../nbs/05_forecast.ipynb #1e9a725a
 def trial_corr(
     mean: np.ndarray, # (B, H, N) forecast
     target: np.ndarray, # (B, H, N) truth
@@ -98,7 +98,7 @@ def trial_corr(
     "Pearson's r over the horizon of each trial and neuron (constant: 0), averaged over neurons."
     return pearson(mean, target, axis=1).mean(-1)
 
-# %% ../nbs/05_forecast.ipynb #47e962f6
+# %% ../nbs/05_forecast.ipynb #6f35b9b5
 def concat_corr(
     means: list, # of (B, H, N) forecasts; H may differ
     targets: list, # of (B, H, N), the truth
@@ -107,7 +107,7 @@ def concat_corr(
     flat = lambda parts: np.concatenate([p.reshape(-1, p.shape[-1]) for p in parts])
     return pearson(flat(means), flat(targets), axis=0)
 
-# %% ../nbs/05_forecast.ipynb #ba7a059d
+# %% ../nbs/05_forecast.ipynb #e0ec1c73
 def crps(
     samples: np.ndarray, # (S, ...) draws of the forecast
     target: np.ndarray, # (...) truth
@@ -120,7 +120,7 @@ def crps(
     pairs = np.tensordot(2.*np.arange(1, s+1) - s - 1, np.sort(samples, 0).astype(float), 1)
     return error - pairs / (s*(s-1) if fair else s*s)
 
-# %% ../nbs/05_forecast.ipynb #80ba4dca
+# %% ../nbs/05_forecast.ipynb #819dcb66
 def forecast_crps(
     forecast: Forecast,
     target: np.ndarray, # (B, H, N) truth
@@ -128,7 +128,7 @@ def forecast_crps(
     "Fair CRPS of a forecast with samples; absolute error of a point forecast."
     return crps(forecast.mean[None] if forecast.samples is None else forecast.samples, target)
 
-# %% ../nbs/05_forecast.ipynb #3d68b66b
+# %% ../nbs/05_forecast.ipynb #8298814a
 LEVELS = np.arange(1, 20)/20  # nominal coverage of the central intervals
 
 def rank_histogram(
@@ -148,7 +148,7 @@ def coverage(
     inside = np.clip(np.minimum(high, edges[1:]) - np.maximum(low, edges[:-1]), 0, None) * len(ranks)
     return inside @ ranks / ranks.sum()
 
-# %% ../nbs/05_forecast.ipynb #e70e0ed5
+# %% ../nbs/05_forecast.ipynb #a3ff37da
 def pad_steps(
     parts: list, # of (B, H, ...) arrays; H may differ
 ) -> np.ndarray: # (all trials, longest H, ...), NaN after a trial's end
@@ -166,7 +166,7 @@ def step_corr(
     reach = np.isfinite(target[:, :, 0]).T
     return np.array([pearson(mean[r, h], target[r, h], axis=0).mean() if r.sum() > 2 else np.nan for h, r in enumerate(reach)])
 
-# %% ../nbs/05_forecast.ipynb #87a937b8
+# %% ../nbs/05_forecast.ipynb #3b851b5e
 def find_trials(
     session, # Session
     context: np.ndarray, # (B, C, N) first frames of trials, as trial_batches gives them
@@ -190,7 +190,7 @@ class Oracle:
         futures = oracle(session, find_trials(session, context), context.shape[1], self.samples, self.seed)
         return Forecast.from_samples(np.asarray(futures)[:, :, :horizon])
 
-# %% ../nbs/05_forecast.ipynb #1da66611
+# %% ../nbs/05_forecast.ipynb #91ae0691
 @dataclass
 class Evaluation:
     "All scores of one forecaster on one session."
@@ -220,7 +220,7 @@ def ask(
     if forecast.mean.shape != truth.shape: raise ValueError(f'{forecaster.name} returned shape {forecast.mean.shape}: expected {truth.shape}')
     return forecast, truth, seconds
 
-# %% ../nbs/05_forecast.ipynb #76d9a62e
+# %% ../nbs/05_forecast.ipynb #bdcfb409
 def evaluate(
     forecaster: Forecaster, # fitted
     session, # Session
@@ -251,7 +251,7 @@ def join(forecaster, session, context, parts, first, whole, counts):
     every.scores = (every.scores if whole else counts) | {f'{k}_shared': v for k, v in some.items()}
     return every
 
-# %% ../nbs/05_forecast.ipynb #ec0202c0
+# %% ../nbs/05_forecast.ipynb #418972eb
 def score_batch(
     trials: np.ndarray, # (B,) indices
     forecast: Forecast,
@@ -281,7 +281,7 @@ def collect(
     return Evaluation(model, session.name, float(session.rate), context, scores, np.concatenate(all_of('trials')), per_trial['corr'],
                       neurons, step_corr(all_of('mean'), all_of('future')), np.nanmean(pad_steps(all_of('crps_steps')), 0), held)
 
-# %% ../nbs/05_forecast.ipynb #9a51ff67
+# %% ../nbs/05_forecast.ipynb #cf615d92
 def score_table(
     evaluations: list, # of Evaluation
     dataset: str,
@@ -295,7 +295,7 @@ def score_table(
     rows = [(dataset, scale, split, e.session, e.model, seed, metric, float(value)) for e in evaluations for metric, value in e.scores.items()]
     return pd.DataFrame(rows, columns='dataset scale split session model seed metric value'.split()).dropna(ignore_index=True)
 
-# %% ../nbs/05_forecast.ipynb #48cd9bcb
+# %% ../nbs/05_forecast.ipynb #230bc91f
 def curve_table(
     evaluations: list, # of Evaluation
     dataset: str,
@@ -313,7 +313,7 @@ def curve_table(
         rows += [(dataset, scale, split, e.session, e.model, seed, name, float(x), float(y)) for name, c in curves.items() for x, y in zip(*c)]
     return pd.DataFrame(rows, columns='dataset scale split session model seed curve x value'.split()).dropna(ignore_index=True)
 
-# %% ../nbs/05_forecast.ipynb #31d9f191
+# %% ../nbs/05_forecast.ipynb #dfa73f0b
 def summary(
     scores, # DataFrame, from score_table or its csv
     metrics: tuple=('corr', 'corr_concat', 'mse', 'crps', 'calibration', 'seconds'), # columns, in this order
@@ -325,7 +325,7 @@ def summary(
     order = chosen[['split', 'model']].drop_duplicates()
     return table.reindex(index=list(order.itertuples(index=False, name=None)), columns=[m for m in metrics if m in table]).fillna('–').reset_index()
 
-# %% ../nbs/05_forecast.ipynb #89478aff
+# %% ../nbs/05_forecast.ipynb #7d4c9ed5
 PUBLISHED = { # (data set, split) -> model -> mean, sd of the correlation, over sessions
     ('simulation', 'single'): {'iTransformer': (.1941, .0996), 'PatchTST': (.2563, .1501), 'TCN': (.4077, .1564), 'POCO': (.4688, .1365), 'CalM': (.5207, .0692)},
     ('tseng', 'single'): {'iTransformer': (.0822, .0383), 'PatchTST': (.1918, .0526), 'TCN': (.1854, .0613), 'POCO': (.2901, .0783), 'CalM': (.4025, .0858)},
@@ -353,7 +353,7 @@ def results(
     told = [PUBLISHED.get((d, split), {}).get(model) for d, split, model in zip([scores.dataset.iloc[0]]*len(table), table.split, table.model)]
     return table.assign(**{'corr, paper': [f'{t[0]:.3f} ± {t[1]:.3f}' if t else '–' for t in told]})
 
-# %% ../nbs/05_forecast.ipynb #d8988155
+# %% ../nbs/05_forecast.ipynb #3360f8c8
 def stars(p: float) -> str: # '***', '**', '*' or 'n.s.'
     "The usual marks of significance: below .001, .01, .05."
     return '***' if p < .001 else '**' if p < .01 else '*' if p < .05 else 'n.s.'
@@ -366,17 +366,18 @@ def paired(
     "The reference against every other model, paired by session (Wilcoxon); raises ValueError for an unknown reference."
     import pandas as pd
     from scipy.stats import wilcoxon
-    chosen, rows = scores[scores.metric == (metric or common_metric(scores))], []
+    metric, rows = metric or common_metric(scores), []
+    chosen, better = scores[scores.metric == metric], -1 if metric.startswith(('mse', 'crps', 'calibration')) else 1
     choose('reference', reference, chosen.model.unique())
     for split, part in chosen.groupby('split', sort=False):
         wide = part.pivot(index=['session', 'seed'], columns='model', values='value')
         for model in [m for m in part.model.unique() if m not in (reference, 'Oracle')]:
             d = (wide[reference] - wide[model]).dropna()
             p = float(wilcoxon(d).pvalue) if d.any() else 1.
-            rows.append((split, model, len(d), d.mean(), f'{(d > 0).sum()} of {len(d)}', p, stars(p)))
+            rows.append((split, model, len(d), d.mean(), f'{(better*d > 0).sum()} of {len(d)}', p, stars(p)))
     return pd.DataFrame(rows, columns=['split', 'model', 'n', f'{reference} − model', 'in favour', 'p', ''])
 
-# %% ../nbs/05_forecast.ipynb #2f46cfba
+# %% ../nbs/05_forecast.ipynb #fc22a069
 def forecast_example(
     forecaster: Forecaster, # fitted
     session, # Session
@@ -396,7 +397,7 @@ def forecast_example(
                 corr=r[chosen].round(4).tolist(), band=f.samples is not None, truth=z[0][:, chosen].astype(float).round(4).tolist(),
                 low=low.tolist(), median=median.tolist(), high=high.tolist())
 
-# %% ../nbs/05_forecast.ipynb #292fb870
+# %% ../nbs/05_forecast.ipynb #db54d0c2
 def model_color(model: str): # name of a forecaster -> colour
     "The colour of a model in every figure; brown for one that has none of its own."
     return COLORS.get(model, '#8C6D46')
@@ -437,7 +438,7 @@ def label_traces(
     ax.text(1.045, middle, '1 s.d.', transform=beside, va='center', fontsize=7, color='#333333')
     low, high = ax.get_ylim(); ax.set_ylim(low, high + .09*(high-low))
 
-# %% ../nbs/05_forecast.ipynb #1fe33d96
+# %% ../nbs/05_forecast.ipynb #18889c02
 def draw_steps(
     ax, # matplotlib Axes
     curves, # DataFrame, from curve_table
@@ -477,7 +478,7 @@ def draw_bars(
     ax.set(ylabel=METRIC_NAMES.get(metric, metric), xticks=range(len(models)))
     ax.set_xticklabels(models, rotation=35, ha='right', rotation_mode='anchor')
 
-# %% ../nbs/05_forecast.ipynb #62e90c06
+# %% ../nbs/05_forecast.ipynb #2af611c5
 def draw_calibration(
     ax, # matplotlib Axes
     curves, # DataFrame, from curve_table
@@ -514,7 +515,7 @@ def draw_pairs(
 
 METRIC_NAMES = {'corr': 'correlation within trials', 'corr_shared': 'correlation, shared frames', 'crps': 'CRPS (s.d.)'}
 
-# %% ../nbs/05_forecast.ipynb #df99afed
+# %% ../nbs/05_forecast.ipynb #b1dd76f6
 def figure_forecast(
     scores, # DataFrame, from score_table
     curves, # DataFrame, from curve_table
@@ -532,9 +533,11 @@ def figure_forecast(
     for ax, example in zip(shown, examples):
         draw_traces(ax, example); label_traces(ax, example)
         ax.set_title(f"{example['model']}, trial {example['trial']} of session {example['session']}", loc='left')
-    below = bottom.subplots(1, 3)
-    draw_steps(below[0], curves, 'corr' if (curves.curve == 'corr').any() else 'crps'); draw_steps(below[1], curves, 'crps'); draw_calibration(below[2], curves)
-    bottom.legend(*below[1].get_legend_handles_labels(), loc='outside lower center', ncols=6, handlelength=1.6)
+    kinds = [k for k in ('corr', 'crps') if (curves.curve == k).any()]
+    *steps, last = below = bottom.subplots(1, len(kinds) + 1)
+    for ax, kind in zip(steps, kinds): draw_steps(ax, curves, kind)
+    draw_calibration(last, curves)
+    bottom.legend(*steps[0].get_legend_handles_labels(), loc='outside lower center', ncols=6, handlelength=1.6)
     for ax, letter in zip((bars, pairs, *shown, *below), 'ABCDEFG'): panel_letter(ax, letter)
     return fig
 
@@ -542,7 +545,7 @@ def panel_letter(ax, letter: str): # matplotlib Axes, 'A'
     "A bold letter at the panel's upper left corner."
     ax.annotate(letter, (0, 1), xycoords='axes fraction', xytext=(-26, 6), textcoords='offset points', fontsize=10, fontweight='bold')
 
-# %% ../nbs/05_forecast.ipynb #c8ea5402
+# %% ../nbs/05_forecast.ipynb #8b51f1f1
 @dataclass
 class CalM:
     "The paper's model as a forecaster: NQ tokens, DAT rollouts; `fit` trains or adapts it, `forecast` continues traces."
@@ -588,7 +591,7 @@ class CalM:
         "The greedy future is a point; sampled ones are a distribution."
         return Forecast.from_samples(futures) if self.samples else Forecast(futures[0])
 
-# %% ../nbs/05_forecast.ipynb #e2984367
+# %% ../nbs/05_forecast.ipynb #b21706ce
 def _forecast_recorded(self, traces, horizon, name, frames):
     "Smooth, scale, forecast, and scale back."
     if name is None and len(self.scalers) != 1: raise ValueError(f'this model knows {len(self.scalers)} sessions: name one of {", ".join(list(self.scalers)[:5])}…')
@@ -604,7 +607,7 @@ def _forecast_recorded(self, traces, horizon, name, frames):
 
 CalM.forecast_recorded = _forecast_recorded
 
-# %% ../nbs/05_forecast.ipynb #2b9646e5
+# %% ../nbs/05_forecast.ipynb #52e93af5
 def _save(self, folder):
     "Write the model to a folder: nq/, dat/, scalers/ and nothing pickled."
     folder = Path(folder)
@@ -624,13 +627,13 @@ def _load(cls, folder, **changes):
 
 CalM.save_pretrained, CalM.from_pretrained = _save, _load
 
-# %% ../nbs/05_forecast.ipynb #977a3fef
+# %% ../nbs/05_forecast.ipynb #c91611f4
 def small_data() -> dict: # arguments of train_dat
     "Settings of the `small` transformer for a few hundred frames a session."
     config, training = dat_preset('small')
     return dict(config=replace(config, dropout=.3, silence=.5), training=replace(training, steps=200, eval_every=40), trials=2)
 
-# %% ../nbs/05_forecast.ipynb #0747be8f
+# %% ../nbs/05_forecast.ipynb #9279d5f4
 def only(
     corpus, # Corpus
     name: str, # of a session

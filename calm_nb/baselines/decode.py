@@ -6,7 +6,7 @@ __all__ = ['DECODE_NETS', 'POYO_NAMES', 'DECODERS', 'frame_mse', 'validation_mse
            'TrialBatches', 'NetworkDecoder', 'CausalBlock', 'ResidualTCN', 'TCNDecoder', 'poyo_omega', 'clock',
            'ClockAttention', 'PoyoTables', 'POYONet', 'poyo_from_published', 'POYOPlus', 'decoder', 'tune_decoder']
 
-# %% ../../nbs/06a_decode_baselines.ipynb #74a070cb
+# %% ../../nbs/06a_decode_baselines.ipynb #09ed7817
 import itertools, math, re, zlib
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -24,14 +24,14 @@ from ..dat import adapt_training, dat_groups, table_key
 from ..decode import decode_targets, masked_mse, pad_trials
 from ..training import TrainConfig, fit as run_training
 
-# %% ../../nbs/06a_decode_baselines.ipynb #b2c30d7e
+# %% ../../nbs/06a_decode_baselines.ipynb #97dea462
 def _variables(names):
     "Names as a tuple; a single name stands for itself; raises ValueError for none."
     names = (names,) if isinstance(names, str) else tuple(names)
     if not names: raise ValueError('no variables to decode: name at least one behaviour')
     return names
 
-# %% ../../nbs/06a_decode_baselines.ipynb #006e73ed
+# %% ../../nbs/06a_decode_baselines.ipynb #290c8f40
 def _asked(session, trials, neurons, name):
     "The z-scored traces of the trials; raises ValueError for trials that do not exist or another number of neurons."
     trials = np.arange(len(session)) if trials is None else np.atleast_1d(np.asarray(trials, dtype=int))
@@ -40,7 +40,7 @@ def _asked(session, trials, neurons, name):
     if session.n_neurons != neurons: raise ValueError(f'session {session.name!r} has {session.n_neurons} neurons and {name} was fitted on {neurons}: fit it again')
     return [session.trial(int(i)) for i in trials]
 
-# %% ../../nbs/06a_decode_baselines.ipynb #d78a1d2c
+# %% ../../nbs/06a_decode_baselines.ipynb #6dea7149
 def frame_mse(
     predictions: list, # of (T_i, D) arrays, z-scored
     targets: list, # of (T_i, D) arrays, NaN where undefined
@@ -61,7 +61,7 @@ def validation_mse(
     if not any(np.isfinite(p).any() for p in parts): raise ValueError(f'session {session.name!r}: no frame of the validation trials has {", ".join(variables)}')
     return float(np.nanmean(frame_mse(decoder.predict(session, trials), parts)))
 
-# %% ../../nbs/06a_decode_baselines.ipynb #03eefcee
+# %% ../../nbs/06a_decode_baselines.ipynb #9efacfc1
 def lag_design(
     trial: np.ndarray, # (T, N) z-scored
     lags: int=4, # frames of the past besides the present one
@@ -70,7 +70,7 @@ def lag_design(
     if lags < 0: raise ValueError(f'lags={lags}: expected 0 or more')
     return lagged(np.pad(trial, ((lags, 1), (0, 0)), mode='edge'), lags + 1)[0]
 
-# %% ../../nbs/06a_decode_baselines.ipynb #5d6cdbb6
+# %% ../../nbs/06a_decode_baselines.ipynb #3ce785a8
 def lag_moments(
     session, # Session
     targets: np.ndarray, # (T, D) of the whole session, NaN where undefined
@@ -87,7 +87,7 @@ def lag_moments(
         xx, xy, yy = xx + x.T@x, xy + x.T@y, yy + y.T@y
     return xx, xy, yy
 
-# %% ../../nbs/06a_decode_baselines.ipynb #fd893618
+# %% ../../nbs/06a_decode_baselines.ipynb #8e63249e
 def lag_error(
     coef: np.ndarray, # (k, D)
     xx: np.ndarray, # (k, k)
@@ -105,7 +105,7 @@ def _both_moments(session, targets, variables, lags):
                                           + (' at once: decode them one by one' if len(variables) > 1 else ''))
     return both
 
-# %% ../../nbs/06a_decode_baselines.ipynb #727866be
+# %% ../../nbs/06a_decode_baselines.ipynb #82d045c4
 @dataclass
 class LagFit:
     "Coefficients of lagged rows."
@@ -116,7 +116,7 @@ class LagFit:
     parts: tuple      # the numbers learned
     rank: int = None  # of the coefficients, where it was chosen
 
-# %% ../../nbs/06a_decode_baselines.ipynb #75fcb34e
+# %% ../../nbs/06a_decode_baselines.ipynb #ac2c3329
 @dataclass
 class LagDecoder(Baseline):
     "What the two linear decoders share: one fit a session; a prediction is a product with the lagged rows. Subclasses write `solve`."
@@ -144,7 +144,7 @@ class LagDecoder(Baseline):
         fit = fitted(self.fits, session, self.name)
         return [(lag_design(x, self.lags) @ fit.coef).astype(np.float32) for x in _asked(session, trials, fit.neurons, self.name)]
 
-# %% ../../nbs/06a_decode_baselines.ipynb #c83c45c6
+# %% ../../nbs/06a_decode_baselines.ipynb #76b4f628
 @dataclass
 class GLM(LagDecoder):
     "Ridge regression of each behaviour on the last frames; the penalty of each variable by validation MSE."
@@ -166,7 +166,7 @@ class GLM(LagDecoder):
             for a, e in zip(self.alphas, tried): errors[a][cols] = e
         return LagFit(coef, alpha, errors, session.n_neurons, (coef,))
 
-# %% ../../nbs/06a_decode_baselines.ipynb #46e16096
+# %% ../../nbs/06a_decode_baselines.ipynb #b000f433
 def rank_solve(
     xx: np.ndarray, # (k, k) X'X; column 0 of X is 1
     xy: np.ndarray, # (k, D) X'Y
@@ -187,7 +187,7 @@ def rank_coef(
     B = B @ V[:, :rank] @ V[:, :rank].T
     return np.concatenate([(my - mx @ B)[None], B])
 
-# %% ../../nbs/06a_decode_baselines.ipynb #8e0cc70f
+# %% ../../nbs/06a_decode_baselines.ipynb #d8386698
 @dataclass
 class RRR(LagDecoder):
     "Reduced-rank regression on the last frames, closed form; penalty and rank by validation MSE."
@@ -206,7 +206,7 @@ class RRR(LagDecoder):
         coef = rank_coef(solved[a], r)
         return LagFit(coef, np.full(D, a), errors, session.n_neurons, (B @ V[:, :r], V[:, :r], coef[0]), r)
 
-# %% ../../nbs/06a_decode_baselines.ipynb #45b7fa61
+# %% ../../nbs/06a_decode_baselines.ipynb #92d5a83f
 @dataclass(frozen=True)
 class DecodeRecipe(Recipe):
     "Sizes and training of a network decoder."
@@ -235,7 +235,7 @@ def decode_recipe(
     decays = dict(tiny=(0.,), small=(0., 1e-3), paper=(0., 1e-5, 1e-4, 1e-3))[scale] if family == 'TCN' else (0.,)
     return DecodeRecipe({**net, **smaller}, training, batch, epochs, evaluations, decays=decays)
 
-# %% ../../nbs/06a_decode_baselines.ipynb #502ee807
+# %% ../../nbs/06a_decode_baselines.ipynb #c29d96cf
 class TrialBatches:
     "Batches (x (B, T, N), y (B, T, D), lengths (B,), session name), a pure function of the step; raises ValueError as the targets do."
     def __init__(self,
@@ -260,7 +260,7 @@ class TrialBatches:
         x, y = pad_trials([self.sessions[name].window(a, b) for a, b in spans], 0.), pad_trials([self.targets[name][a:b] for a, b in spans])
         return x, y, torch.tensor([b - a for a, b in spans]), name
 
-# %% ../../nbs/06a_decode_baselines.ipynb #3ac2c612
+# %% ../../nbs/06a_decode_baselines.ipynb #d82a190c
 @dataclass
 class NetworkDecoder(Baseline):
     "A decoder trained by gradient; subclasses write `build` and `answer`."
@@ -286,7 +286,7 @@ class NetworkDecoder(Baseline):
         altered(self.recipe, **rest)
         return super().varied(**{'changes': {**self.changes, **rest}, **{k: v for k, v in changes.items() if k not in rest}})
 
-# %% ../../nbs/06a_decode_baselines.ipynb #d5a72e44
+# %% ../../nbs/06a_decode_baselines.ipynb #1d1c0d30
 def _learn(self, sessions):
     "Train one model a session, or one for all; returns the seconds of training."
     if not sessions: raise ValueError(f'{self.name}: no sessions to fit on')
@@ -308,7 +308,7 @@ def _train_best(self, key, sessions):
 
 NetworkDecoder.learn, NetworkDecoder.train_best = _learn, _train_best
 
-# %% ../../nbs/06a_decode_baselines.ipynb #4bc49e13
+# %% ../../nbs/06a_decode_baselines.ipynb #ecba2e87
 def _place(self, key, batches):
     "The folder of one training, named by all that decides its result, or None."
     if self.folder is None: return None
@@ -339,7 +339,7 @@ def _validator(self, sessions):
 NetworkDecoder.train = _train
 _VERSION = 1 # raise it when a change to this module makes old checkpoints wrong
 
-# %% ../../nbs/06a_decode_baselines.ipynb #f68a3745
+# %% ../../nbs/06a_decode_baselines.ipynb #00515f45
 def _model_for(self, session):
     "The module that serves a session."
     if self.scope == 'session': return fitted(self.models, session, self.name)
@@ -362,7 +362,7 @@ def _predict(self,
 
 NetworkDecoder.model_for, NetworkDecoder.predict = _model_for, _predict
 
-# %% ../../nbs/06a_decode_baselines.ipynb #5c451384
+# %% ../../nbs/06a_decode_baselines.ipynb #d8491c19
 class CausalBlock(nn.Module):
     "Two weight-normalised causal convolutions, added to the input."
     def __init__(self, inputs, hidden, kernel, dilation, dropout):
@@ -392,7 +392,7 @@ class ResidualTCN(nn.Module):
     def forward(self, x): return self.read(self.blocks(x.swapaxes(1, 2)).swapaxes(1, 2)) # (B, T, N) -> (B, T, D)
     def neurons(self, name): return self.inputs
 
-# %% ../../nbs/06a_decode_baselines.ipynb #4ac79f1c
+# %% ../../nbs/06a_decode_baselines.ipynb #19426504
 @dataclass
 class TCNDecoder(NetworkDecoder):
     "A residual causal network, one a session; checkpoint and weight decay by validation MSE."
@@ -400,7 +400,7 @@ class TCNDecoder(NetworkDecoder):
     def build(self, sessions): return ResidualTCN(next(iter(sessions.values())).n_neurons, len(self.variables), **self.recipe.net)
     def answer(self, model, x, lengths, name): return model(x)
 
-# %% ../../nbs/06a_decode_baselines.ipynb #ebc11904
+# %% ../../nbs/06a_decode_baselines.ipynb #aa3d5baf
 def poyo_omega(
     head: int, # size of a head, a multiple of 4
     shortest: float=1e-4, # period, s
@@ -419,7 +419,7 @@ def clock(
     angles = times[:, None]*omega
     return angles.cos(), angles.sin()
 
-# %% ../../nbs/06a_decode_baselines.ipynb #a4e4cfed
+# %% ../../nbs/06a_decode_baselines.ipynb #84cd28b9
 class ClockAttention(TimedAttention):
     "POCO's attention with the clock handed in, a mask for ragged trials, and dropout of its weights."
     def __init__(self, dim, heads=1, head=64, values=True, cross=True, dropout=0.):
@@ -440,7 +440,7 @@ class ClockAttention(TimedAttention):
         y = F.scaled_dot_product_attention(turn(q, mine), turn(k, theirs), turn(v, theirs) if self.values else v, attn_mask=mask, dropout_p=self.dropout if self.training else 0.)
         return self.out(rearrange(turn(y, mine, back=True) if self.values else y, 'b h s d -> b s (h d)'))
 
-# %% ../../nbs/06a_decode_baselines.ipynb #e6bbd479
+# %% ../../nbs/06a_decode_baselines.ipynb #40df469d
 class PoyoTables(nn.Module):
     "Embeddings of one session: a row of d/2 for every neuron, and one of d for the session."
     def __init__(self,
@@ -472,7 +472,7 @@ class POYONet(nn.Module):
         known = ', '.join(map(repr, list(self.tables)[:8])) or 'none'
         raise ValueError(f'POYO+ has no embeddings for session {name!r} (it has them for {known}): call fit([session]) to adapt it')
 
-# %% ../../nbs/06a_decode_baselines.ipynb #c8f62e3b
+# %% ../../nbs/06a_decode_baselines.ipynb #76c505a6
 def _grid(self, frames, rate):
     "How many latent steps trials of so many frames take."
     return torch.ceil(torch.as_tensor(frames)/rate/self.step - 1e-6).clamp(min=1).long()
@@ -508,7 +508,7 @@ def _poyo_forward(self,
 
 POYONet.grid, POYONet.kept, POYONet.forward = _grid, _kept, _poyo_forward
 
-# %% ../../nbs/06a_decode_baselines.ipynb #7a5494cc
+# %% ../../nbs/06a_decode_baselines.ipynb #8b232623
 POYO_NAMES = {r'^input_value_map': 'value', r'^latent_emb\.weight': 'latents', r'^rotary_emb\.omega': 'omega', r'^task_emb\.weight': 'task', r'^unit_emb\.weight': 'tables.all.neurons', r'^session_emb\.weight': 'tables.all.session',
     r'^enc_atn': 'read', r'^enc_ffn': 'read_ffn', r'^dec_atn': 'ask', r'^dec_ffn': 'ask_ffn', r'^proc_layers': 'layers', r'^readout\.projections\.\w+': 'readout',
     r'(ffn|layers\.\d+\.1)\.0\.': r'\1.norm.', r'(ffn|layers\.\d+\.1)\.1\.net\.0': r'\1.up', r'(ffn|layers\.\d+\.1)\.1\.net\.3': r'\1.down', r'\.to_': '.'} # published name -> ours, as patterns, applied in this order
@@ -541,7 +541,7 @@ def poyo_from_published(
     except (KeyError, RuntimeError) as error: raise ValueError(f'weights of another model than POYO+: {error}') from error
     return net.eval()
 
-# %% ../../nbs/06a_decode_baselines.ipynb #f61c5a56
+# %% ../../nbs/06a_decode_baselines.ipynb #de8b9f5b
 @dataclass
 class POYOPlus(NetworkDecoder):
     "POYO+ for calcium: one model for all sessions, or one a session; reads the whole trial; a later `fit` adapts to new sessions by new rows alone."
@@ -577,7 +577,7 @@ class POYOPlus(NetworkDecoder):
             for p in old: p.requires_grad_(True)
         return self.results['all'].seconds
 
-# %% ../../nbs/06a_decode_baselines.ipynb #89bc68d2
+# %% ../../nbs/06a_decode_baselines.ipynb #771c003c
 DECODERS = {'GLM': GLM, 'RRR': RRR, 'TCN': TCNDecoder, 'POYO+': POYOPlus} # names as in core.COLORS
 
 def decoder(
@@ -593,7 +593,7 @@ def decoder(
     options = dict(scale=resolve_scale(scale), seed=seed, folder=folder)
     return make(variables, **{f.name: options[f.name] for f in fields(make) if f.name in options}).varied(**changes)
 
-# %% ../../nbs/06a_decode_baselines.ipynb #160c5cf2
+# %% ../../nbs/06a_decode_baselines.ipynb #e17648e5
 def tune_decoder(
     decoder: Baseline, # its settings are kept where the grid does not name them
     sessions, # iterable of Session

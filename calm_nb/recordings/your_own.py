@@ -5,7 +5,7 @@ __all__ = ['NAN', 'BASELINES', 'SUFFIXES', 'SIGNALS', 'STANDIN_FILE', 'CAIMAN', 
            'interpolate', 'from_arrays', 'dff', 'from_suite2p', 'write_suite2p', 'from_caiman', 'write_caiman',
            'from_nwb', 'write_nwb', 'from_file', 'kind_of', 'found', 'read', 'load']
 
-# %% ../../nbs/01d_your_own.ipynb #4d1ba87a
+# %% ../../nbs/01d_your_own.ipynb #629bcaa2
 import contextlib, h5py, inspect, json, os, pickletools, re, struct, warnings, zipfile, zlib
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from ..core import *
 from ..data import (Corpus, DamagedFile, NotThisFormat, Recording, RecordingError, data_root, fingerprint_of, members, open_h5, read_attr, read_field, reading, windows_of)
 from ..store import Raw, stored_corpus
 
-# %% ../../nbs/01d_your_own.ipynb #a1542c48
+# %% ../../nbs/01d_your_own.ipynb #f94fae61
 def _numbers(x, name, who, ndim=None):
     "`x` as an array of numbers."
     try: x = np.asarray(x)
@@ -35,7 +35,7 @@ def _positive(rate, who):
     if not (np.isfinite(value) and value > 0): raise RecordingError(f'{who}: rate {str(rate)[:40]}; expected frames a second, finite and above 0: pass rate=…')
     return value
 
-# %% ../../nbs/01d_your_own.ipynb #1fb45f56
+# %% ../../nbs/01d_your_own.ipynb #801dbc3a
 def _stamps(timestamps, T, who):
     "Time of every frame in s, and notes."
     t, notes = _numbers(timestamps, 'timestamps', who, 1).astype(np.float64), []
@@ -46,7 +46,7 @@ def _stamps(timestamps, T, who):
     if (np.diff(t) <= 0).any(): raise RecordingError(f'{who}: time stamps do not increase at frame {int(np.flatnonzero(np.diff(t) <= 0)[0]) + 1}; expected seconds in order')
     return t, notes
 
-# %% ../../nbs/01d_your_own.ipynb #1f160157
+# %% ../../nbs/01d_your_own.ipynb #9adb0e73
 def _clock(T, rate, timestamps, start, who):
     "Time of every frame (s), rate (Hz), the frames before which there is a pause (T,) bool, notes."
     pause = np.zeros(T, bool)
@@ -69,14 +69,14 @@ def _segments(good, pause):
     edges = np.flatnonzero(np.r_[True, (good[1:] != good[:-1]) | pause[1:], True])
     return np.array([(a, b) for a, b in zip(edges[:-1], edges[1:]) if good[a]], np.int64).reshape(-1, 2)
 
-# %% ../../nbs/01d_your_own.ipynb #f7e41b90
+# %% ../../nbs/01d_your_own.ipynb #e022cab7
 def _frames_of(times, stamps, rate):
     "First frame at or after each time; -1 for times more than a frame before the recording, T + 1 for more than a frame after it or NaN."
     frames = np.searchsorted(stamps, times - .01/rate)
     outside = np.isnan(times) | (times > stamps[-1] + 1.01/rate)
     return np.where(outside, len(stamps) + 1, np.where(times < stamps[0] - 1.01/rate, -1, frames))
 
-# %% ../../nbs/01d_your_own.ipynb #fdb7cb05
+# %% ../../nbs/01d_your_own.ipynb #7ee254c1
 _TIMES = (('start_time', 'stop_time'), ('start_s', 'stop_s'), ('start_times', 'stop_times'), ('start_time', 'end_time'))
 _FRAMES = (('start_frame', 'stop_frame'), ('start_frames', 'stop_frames'), ('start_frame', 'end_frame'))
 
@@ -94,7 +94,7 @@ def _read_table(table, stamps, rate, who):
         unit = 'frames' if whole else 's'
     return x, unit, table
 
-# %% ../../nbs/01d_your_own.ipynb #8d05e224
+# %% ../../nbs/01d_your_own.ipynb #fd3ff149
 def _fit(spans, segments, T, who):
     "Numbers of the trials that fit, in order of time, and notes on those that do not."
     order, reasons, kept, last = np.argsort(spans[:, 0], kind='stable'), {}, [], 0
@@ -111,7 +111,7 @@ def _fit(spans, segments, T, who):
     if not kept: raise RecordingError(f'{who}: none of {len(spans)} trials fits the {T} frames; {"; ".join(said) or "the list is empty"}. Check that they are in the unit you meant (frames or s), or leave them out for windows')
     return np.array(kept), notes + said
 
-# %% ../../nbs/01d_your_own.ipynb #176c435d
+# %% ../../nbs/01d_your_own.ipynb #e558fe90
 def _cut(trials, trial_times, events, before, after, stamps, rate, who):
     "The (n, 2) frames of the trials in the order given, and the columns that came with them; None without trials."
     given = [k for k, v in dict(trials=trials, trial_times=trial_times, events=events).items() if v is not None]
@@ -129,7 +129,7 @@ def _cut(trials, trial_times, events, before, after, stamps, rate, who):
     if (x != np.floor(x))[np.isfinite(x)].any(): raise RecordingError(f'{who}: trials are not whole frames; pass seconds as trial_times=…')
     return np.where(np.isfinite(x), np.clip(x, -1, len(stamps) + 1), len(stamps) + 1).astype(np.int64), columns
 
-# %% ../../nbs/01d_your_own.ipynb #4bab1f6c
+# %% ../../nbs/01d_your_own.ipynb #824786ef
 def interpolate(
     times, # (m,) s, increasing
     values, # (m,) or (m, k) any unit; whole numbers and flags are taken from the nearest sample
@@ -150,7 +150,7 @@ def interpolate(
     out[~inside] = np.nan
     return out.astype(np.float32)
 
-# %% ../../nbs/01d_your_own.ipynb #487edc5a
+# %% ../../nbs/01d_your_own.ipynb #5dd3ea2d
 def _flat_columns(name, x):
     "One float32 array, or one for each column."
     with np.errstate(over='ignore'): x = x.astype(np.float32)
@@ -176,7 +176,7 @@ def _one_behaviour(name, value, stamps, who):
     elif len(x) != T: raise RecordingError(f'{who}: behaviour {name} has {len(x)} values for {T} frames; expected one a frame, or a pair (times in s, values)')
     return _flat_columns(name, x), notes
 
-# %% ../../nbs/01d_your_own.ipynb #8e60a6c2
+# %% ../../nbs/01d_your_own.ipynb #f9ed9e53
 NAN = ('drop', 'interpolate', 'raise')
 
 def _hold(x, blank):
@@ -189,7 +189,7 @@ def _bridge(x, bad):
     frames = np.arange(len(x))
     for j in np.flatnonzero(bad.any(0)): x[bad[:, j], j] = np.interp(frames[bad[:, j]], frames[~bad[:, j]], x[~bad[:, j], j])
 
-# %% ../../nbs/01d_your_own.ipynb #0c7aadb1
+# %% ../../nbs/01d_your_own.ipynb #5cd9366a
 def _mend(traces, nan, who):
     "Traces without NaN, the neurons kept (N,) bool, the frames recorded (T,) bool, notes."
     choose('nan', nan, NAN)
@@ -212,7 +212,7 @@ def _mend(traces, nan, who):
     if filled.any(): _bridge(x, bad)
     return x, keep, ~blank, notes
 
-# %% ../../nbs/01d_your_own.ipynb #2c0fe57b
+# %% ../../nbs/01d_your_own.ipynb #66825a5b
 def _check_axes(x, timestamps, behaviour, neurons, who):
     "Refuse traces that the lengths of other inputs show to be transposed."
     if x.ndim != 2 or not x.size: raise RecordingError(f'{who}: traces of shape {x.shape}; expected (T frames, N neurons), at least one of each')
@@ -232,7 +232,7 @@ def _check_rows(columns, n, what, who):
         if v.ndim == 0 or len(v) != n: raise RecordingError(f'{who}: {k} of the {what} has shape {v.shape}; expected {n} rows, one a {what.rstrip("s")}')
     return columns
 
-# %% ../../nbs/01d_your_own.ipynb #651f7d84
+# %% ../../nbs/01d_your_own.ipynb #5721662d
 def _trials_and_info(spans, columns, trial_info, segments, T, window, who):
     "What a Recording needs about trials; windows where there are none."
     if spans is None:
@@ -244,7 +244,7 @@ def _trials_and_info(spans, columns, trial_info, segments, T, window, who):
     kept, notes = _fit(spans, segments, T, who)
     return dict(trials=spans[kept], trial_info={k: v[kept] for k, v in info.items()}), notes
 
-# %% ../../nbs/01d_your_own.ipynb #15801134
+# %% ../../nbs/01d_your_own.ipynb #b00e0230
 def _build(x, rate, trials, behaviour, neurons, trial_info, timestamps, window, trial_times, events, before, after, start, good, nan, who):
     "Everything about frames, trials and neurons that a Recording needs."
     _check_axes(x, timestamps, behaviour, neurons, who)
@@ -260,7 +260,7 @@ def _build(x, rate, trials, behaviour, neurons, trial_info, timestamps, window, 
         one, more = _one_behaviour(str(name), value, stamps, who); values |= one; notes += more
     return dict(traces=x, rate=rate, segments=segments, behaviour=values, neurons={k: v[keep] for k, v in neurons.items()}, **parts), notes
 
-# %% ../../nbs/01d_your_own.ipynb #cd53a72f
+# %% ../../nbs/01d_your_own.ipynb #84c179aa
 def from_arrays(
     traces, # (T, N) numbers: frames by neurons
     rate: float=None, # Hz; may be None where there are timestamps
@@ -286,7 +286,7 @@ def from_arrays(
     parts, more = _build(x, rate, trials, behaviour, neurons, trial_info, timestamps, window, trial_times, events, before, after, start, good, nan, who)
     return Recording(**{'subject': 'subject', 'session': 'session', **identity}, **parts, notes=[*notes, *more])
 
-# %% ../../nbs/01d_your_own.ipynb #a7eb4f0c
+# %% ../../nbs/01d_your_own.ipynb #63bdf0c4
 BASELINES = ('maximin', 'percentile')
 
 def _percentile_baseline(x, width, percentile):
@@ -302,7 +302,7 @@ def _baseline(x, width, baseline, sigma, percentile):
     smooth = gaussian_filter1d(x, sigma, axis=0) if sigma > 0 else x
     return maximum_filter1d(minimum_filter1d(smooth, width, axis=0), width, axis=0)
 
-# %% ../../nbs/01d_your_own.ipynb #d2e72173
+# %% ../../nbs/01d_your_own.ipynb #1e1e4421
 def dff(
     F, # (T, N) fluorescence, any unit; NaN allowed
     rate: float, # Hz
@@ -323,7 +323,7 @@ def dff(
         with np.errstate(divide='ignore', invalid='ignore'): out[:, a:a+256] = np.where(bad | (b <= 0), np.nan, (x - b)/b)
     return out
 
-# %% ../../nbs/01d_your_own.ipynb #9830c0da
+# %% ../../nbs/01d_your_own.ipynb #f4700d1a
 _PICKLED = 'an object array, which only a pickle can hold, and this project opens no pickle: save it as numbers'
 
 def _npy(path, ndim=None):
@@ -340,7 +340,7 @@ def _npy(path, ndim=None):
     if not 0 <= size <= left: raise DamagedFile(f'{path}: its header declares {size:,} bytes, shape {shape}, and {left:,} are there; copy or make it again')
     with reading(path): return np.load(path, mmap_mode='r', allow_pickle=False) if size and shape else np.load(path, allow_pickle=False)
 
-# %% ../../nbs/01d_your_own.ipynb #a20c2cd7
+# %% ../../nbs/01d_your_own.ipynb #cbca2f74
 SUFFIXES = ('.nwb', '.h5', '.hdf5', '.mat', '.npy', '.npz', '.csv', '.tsv')
 _CUTS = ('trials', 'trial_times', 'events')
 
@@ -366,7 +366,7 @@ def _finish(path, kind, parts, given):
     merged['meta'] = {'format': kind, **merged['meta']}
     return from_arrays(**merged)
 
-# %% ../../nbs/01d_your_own.ipynb #a95e20ba
+# %% ../../nbs/01d_your_own.ipynb #0898fab2
 _NUMBER_CODES = ('BINFLOAT', 'FLOAT', 'BININT', 'BININT1', 'BININT2', 'INT', 'LONG', 'LONG1')
 _SILENT_CODES = ('MEMOIZE', 'PUT', 'BINPUT', 'LONG_BINPUT', 'FRAME')
 
@@ -385,7 +385,7 @@ def _fs_in_pickle(path):
     except Exception: return None # whatever it is, the rate cannot be had from it
     return found.pop() if len(found) == 1 else None
 
-# %% ../../nbs/01d_your_own.ipynb #ea2141e7
+# %% ../../nbs/01d_your_own.ipynb #90f5df81
 def _suite2p_rate(folder):
     "Rate (Hz) and the file it is from, or None twice."
     for place in (folder, folder.parent):
@@ -398,7 +398,7 @@ def _suite2p_rate(folder):
             if fs is not None: return _positive(fs, place/name), name
     return None, None
 
-# %% ../../nbs/01d_your_own.ipynb #b2337a34
+# %% ../../nbs/01d_your_own.ipynb #513e166a
 SIGNALS = {'dff': 'dF/F', 'F': 'fluorescence (a.u.)', 'spks': 'deconvolved (a.u.)'}
 
 def _cells(folder, n, cells_only):
@@ -411,7 +411,7 @@ def _cells(folder, n, cells_only):
     if not cell.any(): raise RecordingError(f'{folder}: none of {n} ROIs is a cell; pass cells_only=False to take every ROI')
     return cell, {'probability': x[cell, 1]} if x.ndim == 2 and x.shape[1] > 1 else {}
 
-# %% ../../nbs/01d_your_own.ipynb #6165f19f
+# %% ../../nbs/01d_your_own.ipynb #c5569bd6
 def _one_plane(folder, signal, neucoeff, cells_only):
     "(T, n) traces of one plane (not yet dF/F), columns of its neurons."
     F = _npy(folder/('spks.npy' if signal == 'spks' else 'F.npy'), 2)
@@ -435,7 +435,7 @@ def _planes(folder, plane):
     if plane is not None and plane not in found: raise RecordingError(f'{folder}: no plane {plane}; there are {sorted(found)}')
     return {k: found[k] for k in sorted(found) if plane in (None, k)}
 
-# %% ../../nbs/01d_your_own.ipynb #f845c559
+# %% ../../nbs/01d_your_own.ipynb #ad59e626
 def _rate_of(folders, rate):
     "The rate given, or the one the planes agree on; notes."
     if rate is not None: return _positive(rate, Path(folders[0]).parent), []
@@ -461,7 +461,7 @@ def _join_planes(folders, signal, neucoeff, cells_only, rate, baseline):
     if low.all(): raise RecordingError(f"{Path(list(folders.values())[0]).parent}: every neuron's baseline is at or below 0 after neucoeff={neucoeff}; pass a smaller one, or signal='F'")
     return x[:, ~low], {k: v[~low] for k, v in columns.items()}, notes
 
-# %% ../../nbs/01d_your_own.ipynb #10e4408d
+# %% ../../nbs/01d_your_own.ipynb #524e9dd0
 def from_suite2p(
     folder, # of the session, suite2p/ or one plane
     plane: int=None, # one plane; None: all, side by side
@@ -481,7 +481,7 @@ def from_suite2p(
     parts = dict(traces=x, rate=rate, neurons=neurons, units=units, notes=notes + more, meta={'standin': True} if (Path(folder)/STANDIN_FILE).is_file() else {})
     return _finish(folder, 'Suite2p', parts, given)
 
-# %% ../../nbs/01d_your_own.ipynb #e8a3b8fe
+# %% ../../nbs/01d_your_own.ipynb #c6547b0c
 STANDIN_FILE = 'calm_nb_standin.txt'
 
 def _save_npy(path, x):
@@ -506,7 +506,7 @@ def write_suite2p(
     with atomic_path(folder/STANDIN_FILE) as draft: draft.write_text('synthetic recording, written by calm_nb\n')
     return folder
 
-# %% ../../nbs/01d_your_own.ipynb #69b7d4c5
+# %% ../../nbs/01d_your_own.ipynb #3ca03c04
 CAIMAN = {'F_dff': 'dF/F', 'C': 'denoised fluorescence (a.u.)', 'S': 'deconvolved (a.u.)'}
 
 def _unless_none(f, name, who, ndim=None):
@@ -523,7 +523,7 @@ def _check_caiman(f, path):
         if here: return place
     raise NotThisFormat(f'{path}: no CaImAn result; expected estimates/ with {", ".join(CAIMAN)}; found {", ".join(members(f, "/", path)[:8]) or "nothing"}')
 
-# %% ../../nbs/01d_your_own.ipynb #d6fa0f64
+# %% ../../nbs/01d_your_own.ipynb #fa0d5621
 def _caiman_traces(f, place, signal, path):
     "(N, T) traces, which of CAIMAN they are, notes."
     found = {k: _unless_none(f, place + k, path, 2) for k in CAIMAN if signal in (None, k)}
@@ -546,7 +546,7 @@ def _accepted(f, place, n, path):
         raise RecordingError(f'{path}: idx_components does not number the {n} components (it goes from {x.min()} to {x.max()}); pass accepted_only=False to read all')
     return x.astype(int), [f'{len(x)} of {n} components are accepted']
 
-# %% ../../nbs/01d_your_own.ipynb #8e5db050
+# %% ../../nbs/01d_your_own.ipynb #de444086
 def from_caiman(
     path, # the .hdf5 file
     rate: float=None, # Hz; None: from params/data/fr
@@ -566,7 +566,7 @@ def from_caiman(
     parts = dict(traces=x[kept].T, rate=_positive(rate, path), neurons={'roi': kept}, units=CAIMAN[key], notes=notes + more, meta={'signal': key} | ({'standin': True} if standin else {}))
     return _finish(path, 'CaImAn', parts, given)
 
-# %% ../../nbs/01d_your_own.ipynb #6c96a205
+# %% ../../nbs/01d_your_own.ipynb #2b5313ae
 def write_caiman(
     path, # the .hdf5 file to write
     recording: Recording,
@@ -585,7 +585,7 @@ def write_caiman(
         f['dims'] = np.array([64, 64])
     return Path(path)
 
-# %% ../../nbs/01d_your_own.ipynb #24813197
+# %% ../../nbs/01d_your_own.ipynb #b7ecc02f
 @contextlib.contextmanager
 def _nwb(path):
     "The open NWB file; what pynwb and hdmf raise while it is open becomes a DamagedFile."
@@ -611,7 +611,7 @@ def _values(data, who):
     x = np.asarray(data)
     return x.astype(str) if x.dtype.kind in 'SO' and all(isinstance(v, (str, bytes)) for v in x.ravel()) else x
 
-# %% ../../nbs/01d_your_own.ipynb #8093233a
+# %% ../../nbs/01d_your_own.ipynb #b9dd52d0
 _KINDS = (('dF/F', r'dfoverf|df_?over_?f|df_?f|delta_?f'), ('deconvolved (a.u.)', r'deconv|spike|event|inferred|oasis'), ('neuropil (a.u.)', r'neuropil|background'), ('fluorescence (a.u.)', ''))
 _ORDER = {'dF/F': 0, 'fluorescence (a.u.)': 1, 'deconvolved (a.u.)': 2, 'neuropil (a.u.)': 3}
 
@@ -628,7 +628,7 @@ def _pick(labels, series, path):
     if len(found) != 1: raise RecordingError(f'{path}: {len(found) or "no"} series called {series!r}; choose one of {", ".join(labels)}')
     return found[0], []
 
-# %% ../../nbs/01d_your_own.ipynb #3a33006a
+# %% ../../nbs/01d_your_own.ipynb #f34cf6bf
 def _oriented(x, n, path):
     "Traces as (T, N) for n ROIs, and notes."
     if x.ndim == 1 and n == 1: x = x[:, None]
@@ -644,7 +644,7 @@ def _scaled(x, conversion, offset, who):
     if not (np.isfinite(conversion) and np.isfinite(offset)): raise RecordingError(f'{who}: conversion {conversion} and offset {offset}; expected finite numbers')
     return x if (conversion, offset) == (1., 0.) else x*conversion + offset
 
-# %% ../../nbs/01d_your_own.ipynb #914ec83e
+# %% ../../nbs/01d_your_own.ipynb #daaa154d
 def _table(table, who, rows=None):
     "Plain columns of a DynamicTable, for some rows, and the names of the columns left out."
     indices = [c for c in table.columns if type(c).__name__ == 'VectorIndex']
@@ -658,7 +658,7 @@ def _table(table, who, rows=None):
         else: out[c.name] = x if rows is None else x[rows]
     return out, left
 
-# %% ../../nbs/01d_your_own.ipynb #93233c53
+# %% ../../nbs/01d_your_own.ipynb #baa24e8c
 def _pull_series(item, path):
     "Traces, clock, ROI table and place of a RoiResponseSeries."
     rows = _values(item.rois.data, path).astype(int)
@@ -672,7 +672,7 @@ def _pull_series(item, path):
     meta = {k: str(v) for k, v in (('field', getattr(plane, 'location', None)), ('indicator', getattr(plane, 'indicator', None)), ('series', _label(item))) if v}
     return dict(traces=x, timestamps=stamps, rate=None if item.rate is None else float(item.rate), start=float(item.starting_time or 0), neurons={'roi': ids[rows], **columns}, meta=meta, notes=notes)
 
-# %% ../../nbs/01d_your_own.ipynb #dc5b92a3
+# %% ../../nbs/01d_your_own.ipynb #628509f1
 def _pull_trials(nwb, name, path):
     "Trial times, trial columns and notes; nothing where the default table is not there."
     from pynwb.epoch import TimeIntervals
@@ -695,7 +695,7 @@ def _pull_trials(nwb, name, path):
 
 def _outside(spans, t): return ~((spans[:, :1] <= t) & (t < spans[:, 1:])).any(0)
 
-# %% ../../nbs/01d_your_own.ipynb #832bb3f7
+# %% ../../nbs/01d_your_own.ipynb #f48be3c1
 _LONGEST = 20_000_000 # values of a behaviour series
 
 def _is_behaviour(item, nwb):
@@ -721,7 +721,7 @@ def _pull_behaviour(nwb, path):
         found[name], units[name] = (t, _scaled(x, item.conversion, item.offset, f'{path}, {label}')), str(item.unit)
     return found, units, notes
 
-# %% ../../nbs/01d_your_own.ipynb #64e0932f
+# %% ../../nbs/01d_your_own.ipynb #f602a367
 def from_nwb(
     path, # the .nwb file (HDF5)
     series: str=None, # name of the RoiResponseSeries; None: dF/F before fluorescence before deconvolved
@@ -744,7 +744,7 @@ def from_nwb(
     parts |= {**times, 'behaviour': behaviour, 'subject': str(subject) if subject else None, 'units': _kind(label), 'meta': meta, 'notes': [*notes, *parts['notes'], *times['notes'], *more]}
     return _finish(path, 'NWB', parts, {**given, 'trials': None if named else trials})
 
-# %% ../../nbs/01d_your_own.ipynb #cb3e8075
+# %% ../../nbs/01d_your_own.ipynb #eda0f610
 def _imaging(nwb, recording, pynwb):
     "Add an imaging plane and a table of ROIs with the columns of `recording.neurons`; the region of all of them."
     optics = pynwb.ophys.OpticalChannel(name='channel', description='green', emission_lambda=520.)
@@ -764,7 +764,7 @@ def _seconds(recording, gap):
     for a in recording.segments[1:, 0]: t[a:] += gap
     return t
 
-# %% ../../nbs/01d_your_own.ipynb #c094fc8a
+# %% ../../nbs/01d_your_own.ipynb #037eaba1
 def _fill_nwb(nwb, recording, series, gap, pynwb):
     "Add traces, behaviour and trials to an NWBFile."
     ophys, rois = _imaging(nwb, recording, pynwb)
@@ -803,7 +803,7 @@ def write_nwb(
         with h5py.File(draft, 'a') as f: f.attrs['calm_nb_standin'] = 'synthetic recording, written by calm_nb'
     return Path(path)
 
-# %% ../../nbs/01d_your_own.ipynb #4cdf0590
+# %% ../../nbs/01d_your_own.ipynb #2782d81b
 _ROLES = {'rate': ('rate', 'fs', 'fr', 'frame_rate', 'framerate', 'sampling_rate'), 'timestamps': ('timestamps', 'time', 'times', 't', 'time_s', 'frame_times'),
           'trials': ('trials',), 'trial_times': ('trial_times',), 'events': ('events',)}
 _TRACES = ('traces', 'dff', 'df_f', 'dfof', 'f_dff', 'c', 'f')
@@ -822,7 +822,7 @@ def _find_traces(arrays, key, path):
     if named or len(matrices) == 1: return (named or matrices)[0]
     raise RecordingError(f'{path}: {len(matrices)} matrices among {", ".join(f"{k} {v.shape}" for k, v in arrays.items()) or "no arrays"}; expected one called traces, or pass key=')
 
-# %% ../../nbs/01d_your_own.ipynb #59cedac2
+# %% ../../nbs/01d_your_own.ipynb #77f75400
 def _sort_arrays(arrays, key, path, matlab=False):
     "Named arrays as arguments of from_arrays, with notes."
     name = _find_traces(arrays, key, path)
@@ -845,7 +845,7 @@ def _sort_arrays(arrays, key, path, matlab=False):
         else: notes.append(f'{k} of shape {v.shape} could be {" or ".join(fits)}: left out' if fits else f'{k} of shape {v.shape} fits neither frames nor neurons nor trials: left out')
     return {**parts, 'notes': notes}
 
-# %% ../../nbs/01d_your_own.ipynb #00ba6516
+# %% ../../nbs/01d_your_own.ipynb #6a83b47f
 def _npz(path):
     "The named arrays of an .npz file; object arrays are refused by name."
     out = {}
@@ -872,7 +872,7 @@ def _hdf5(path):
             out[k] = x.T if turned else x
     return out, matlab
 
-# %% ../../nbs/01d_your_own.ipynb #d2207262
+# %% ../../nbs/01d_your_own.ipynb #abeff147
 _MAT_TYPES = {1: 'i1', 2: 'u1', 3: 'i2', 4: 'u2', 5: 'i4', 6: 'u4', 7: 'f4', 9: 'f8', 12: 'i8', 13: 'u8', 16: 'u1', 17: 'u2'} # as stored
 _MAT_CLASSES = {4: 'u2', 6: 'f8', 7: 'f4', 8: 'i1', 9: 'u1', 10: 'i2', 11: 'u2', 12: 'i4', 13: 'u4', 14: 'i8', 15: 'u8'} # as meant; 4 is text
 
@@ -897,7 +897,7 @@ def _mat_array(data, order):
     x = np.frombuffer(values, order + _MAT_TYPES[kind]).reshape(dims, order='F').astype(_MAT_CLASSES[flags & 255])
     return name.decode('latin1'), np.array([''.join(map(chr, row)).rstrip() for row in x]) if flags & 255 == 4 else x
 
-# %% ../../nbs/01d_your_own.ipynb #e7b3ecbc
+# %% ../../nbs/01d_your_own.ipynb #fd9bd1f6
 def _mat(path):
     "The arrays of a MATLAB file of version 5 to 7.2; cells and structs are passed over."
     data = Path(path).read_bytes()
@@ -907,7 +907,7 @@ def _mat(path):
         found = [_mat_array(next(_mat_blocks(zlib.decompress(block), order))[1] if kind == 15 else block, order) for kind, block in _mat_blocks(data[128:], order) if kind in (14, 15)]
         return {k: x for k, x in found if x is not None}
 
-# %% ../../nbs/01d_your_own.ipynb #4232d752
+# %% ../../nbs/01d_your_own.ipynb #1bfcf02c
 def _csv(path):
     "A table; without a header its columns are numbers."
     import pandas as pd
@@ -930,7 +930,7 @@ def _csv_arrays(path):
     if not cells or not len(table): raise RecordingError(f'{path}: {len(table)} rows and {len(cells)} columns of neurons; expected at least one of each')
     return dict(traces=np.stack([columns[k] for k in cells], 1), neurons={'name': np.array(cells)}, notes=[], **({'timestamps': columns[clock[0]]} if clock else {}))
 
-# %% ../../nbs/01d_your_own.ipynb #208f4995
+# %% ../../nbs/01d_your_own.ipynb #84cbe24b
 def from_file(
     path, # .npy, .npz, .csv, .tsv, .mat or plain HDF5
     key: str=None, # name of the array of traces; None: see above
@@ -950,7 +950,7 @@ def from_file(
         parts = _sort_arrays(arrays, key, path, matlab)
     return _finish(path, 'arrays', parts, {**given, 'rate': rate})
 
-# %% ../../nbs/01d_your_own.ipynb #224c073f
+# %% ../../nbs/01d_your_own.ipynb #848c9b50
 READERS = {'NWB': from_nwb, 'Suite2p': from_suite2p, 'CaImAn': from_caiman, 'arrays': from_file}
 _PARTS = ('F.npy', 'Fneu.npy', 'spks.npy', 'iscell.npy')
 
@@ -982,7 +982,7 @@ def kind_of(
     why = f'{suffix or "no"} suffix but not HDF5 inside' if suffix in SUFFIXES else f'nothing this library reads'
     raise NotThisFormat(f'{path}: {why}; expected NWB, a Suite2p folder, CaImAn .hdf5, or arrays in .npy .npz .csv .tsv .mat .h5')
 
-# %% ../../nbs/01d_your_own.ipynb #18751c53
+# %% ../../nbs/01d_your_own.ipynb #fd61249b
 def _bases(path):
     "Paths whose names a sidecar may carry: the recording's own, and for suite2p/ and plane0/ the folder's above."
     path = Path(path).absolute()
@@ -1006,7 +1006,7 @@ def _sidecars(path):
         else: out['behaviour'] = {k: (table[clock[0]], v) if clock else v for k, v in table.items() if k not in clock}
     return out
 
-# %% ../../nbs/01d_your_own.ipynb #34888aff
+# %% ../../nbs/01d_your_own.ipynb #483d02f1
 def found(
     recording: Recording,
 ) -> str: # one line, and one a note
@@ -1036,7 +1036,7 @@ def read(
     if say: print(found(recording))
     return recording
 
-# %% ../../nbs/01d_your_own.ipynb #64392c37
+# %% ../../nbs/01d_your_own.ipynb #e6411a91
 def _walk(root):
     "Recordings below a folder, and why everything else is skipped."
     kept, skipped = [], {}
@@ -1065,7 +1065,7 @@ def _animal(path, root):
     if re.search(r'sub-[^_/\\]', str(inside)): return _subject_of(inside)
     return inside.parts[0] if len(inside.parts) > 1 and inside.parts[0] != 'suite2p' else _name_of(path)
 
-# %% ../../nbs/01d_your_own.ipynb #182370f0
+# %% ../../nbs/01d_your_own.ipynb #5611bd14
 def _twins(paths, root):
     "NWB files that are copies of one before them: path -> why it is skipped."
     seen, out = {}, {}
@@ -1088,7 +1088,7 @@ def _read_one(path, fallback, options):
         if fallback is None: raise
         return read(path, say=False, rate=fallback, **options)
 
-# %% ../../nbs/01d_your_own.ipynb #a958167b
+# %% ../../nbs/01d_your_own.ipynb #080e3124
 VERSION = 1 # of these readers
 LIMITS = {'tiny': (3, None), 'small': (12, 64), 'paper': (None, None)} # sessions, neurons
 
@@ -1115,7 +1115,7 @@ def load(
     options = dict(window=window, series=series, trials=trials, neucoeff=neucoeff, nan=nan)
     return _stored(root, paths, skipped, rate, options, dict(seed=seed, alpha=alpha, held_out=held_out, store=store, workers=workers, neurons=neurons or most[1], limit=sessions or most[0]))
 
-# %% ../../nbs/01d_your_own.ipynb #447a26c6
+# %% ../../nbs/01d_your_own.ipynb #1ce4517f
 def _stored(root, paths, skipped, rate, options, how):
     "The corpus of these recordings."
     twins = _twins(paths, root)
