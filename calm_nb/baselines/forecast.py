@@ -8,7 +8,7 @@ __all__ = ['NETS', 'SMALLER', 'VERSION', 'POCO_NAMES', 'BASELINES', 'SEARCH', 'B
            'PatchNet', 'Blocks', 'PatchTST', 'InvertedNet', 'ITransformer', 'poco_angles', 'turn', 'TimedAttention',
            'GatedFeedForward', 'POCONet', 'poco_from_published', 'POCO', 'tune', 'baseline', 'cost']
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #ab548cd0
+# %% ../../nbs/05a_forecast_baselines.ipynb #7b4ddc7f
 import itertools, math, time, zlib
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -26,7 +26,7 @@ from ..forecast import MIN_HORIZON, Forecast, Forecaster, crps, evaluate, horizo
 from ..nq import check_traces
 from ..training import TrainConfig, fit as run_training
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #18d99da1
+# %% ../../nbs/05a_forecast_baselines.ipynb #b93a1f6c
 class Baseline:
     "What forecasting baselines share: `fit` is timed, learned numbers are counted, settings can be varied."
     scope = 'session' # whom a model serves: 'session', 'all' or 'tables'
@@ -51,7 +51,7 @@ class Baseline:
         for name in changes: choose(f'setting of {self.name}', name, [f.name for f in fields(self) if f.repr])
         return replace(self, **{f.name: f.default_factory() for f in fields(self) if not f.repr}, **changes)
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #8cfe7654
+# %% ../../nbs/05a_forecast_baselines.ipynb #8004f29d
 def fit_on(
     forecaster, # a Baseline, or any Forecaster
     held_in, # Sessions to learn from
@@ -63,7 +63,7 @@ def fit_on(
     if held_out and getattr(forecaster, 'scope', 'session') != 'all': forecaster.fit(held_out)
     return forecaster
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #296c253a
+# %% ../../nbs/05a_forecast_baselines.ipynb #1cec8f1c
 def fitted(
     fits: dict, # session name -> what was learned
     session, # Session
@@ -74,7 +74,7 @@ def fitted(
     known = ', '.join(map(repr, list(fits)[:8])) + ('…' if len(fits) > 8 else '') or 'none'
     raise ValueError(f'{name} was not fitted on session {session.name!r} (fitted: {known}): call fit([session]) first')
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #24887534
+# %% ../../nbs/05a_forecast_baselines.ipynb #c270926c
 @dataclass
 class Copy(Baseline):
     "Repeat the last context frame."
@@ -84,7 +84,7 @@ class Copy(Baseline):
         "The last frame of the context, `horizon` times."
         return Forecast(np.repeat(context[:, -1:], horizon, axis=1))
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #4e566037
+# %% ../../nbs/05a_forecast_baselines.ipynb #02e9161c
 @dataclass
 class TrialMean(Baseline):
     "The mean training trial of a session, frame by frame; raises ValueError for a session it was not fitted on."
@@ -105,7 +105,7 @@ class TrialMean(Baseline):
         frames = np.minimum(np.arange(horizon) + context.shape[1], len(mean)-1)
         return Forecast(np.repeat(mean[None, frames], len(context), axis=0))
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #04f7caa2
+# %% ../../nbs/05a_forecast_baselines.ipynb #2c717fbc
 def ridge_solve(
     xx: np.ndarray, # (..., k, k) X'X; column 0 of X is 1
     xy: np.ndarray, # (..., k, m) X'Y
@@ -116,7 +116,7 @@ def ridge_solve(
     if xx.ndim == 2: return linalg.solve(xx + ridge*xx[0, 0]*free, xy, assume_a='pos')
     return np.linalg.solve(xx + (ridge*xx[..., 0, 0])[..., None, None]*free, xy)
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #3ff06bb6
+# %% ../../nbs/05a_forecast_baselines.ipynb #e0c5fa5b
 def context_moments(
     sessions: list, # of Session
     split: str, # whose trials
@@ -137,7 +137,7 @@ def context_moments(
             yy[:h] += (y*y).sum(0)
     return xx, xy, yy
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #c65b6704
+# %% ../../nbs/05a_forecast_baselines.ipynb #8daf1728
 @dataclass
 class UnivariateLinear(Baseline):
     "One ridge map from a neuron's context to its horizon, shared by all neurons and sessions; raises ValueError without training trials."
@@ -165,7 +165,7 @@ class UnivariateLinear(Baseline):
         w = self.map[np.minimum(np.arange(horizon), len(self.map)-1), :, 0]
         return Forecast(w[:, 0, None] + np.einsum('hc,bcn->bhn', w[:, 1:], context))
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #4e7297ea
+# %% ../../nbs/05a_forecast_baselines.ipynb #4c87aec1
 def lagged(
     trial: np.ndarray, # (T, N) z-scored
     order: int, # p
@@ -176,7 +176,7 @@ def lagged(
     lags = [trial[order-k:order-k+rows] for k in range(1, order+1)]
     return np.concatenate([np.ones((rows, 1)), *lags], 1), trial[order:]
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #25184152
+# %% ../../nbs/05a_forecast_baselines.ipynb #47e146e8
 def var_moments(
     session, # Session
     order: int, # p
@@ -191,7 +191,7 @@ def var_moments(
     if np.ndim(xx) < 2: raise ValueError(f'session {session.name}: no training trial is longer than {order} frames')
     return xx, xy, yy
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #d263a279
+# %% ../../nbs/05a_forecast_baselines.ipynb #97dde40c
 @dataclass
 class VarFit:
     "A fitted vector autoregression."
@@ -214,7 +214,7 @@ def var_fit(
     cov = residual / max(xx[0, 0] - np.trace(hat), 1)
     return VarFit(order, ridge, coef, np.linalg.cholesky((cov + cov.T)/2 + 1e-9*np.eye(len(cov))))
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #ee261c8e
+# %% ../../nbs/05a_forecast_baselines.ipynb #4eb6f937
 def var_rollout(
     coef: np.ndarray, # (1+pN, N), from var_fit
     context: np.ndarray, # (B, C, N) with C ≥ p
@@ -232,7 +232,7 @@ def var_rollout(
         state = np.concatenate([y, state[:, :-n]], 1)
     return np.stack(out, 1)
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #e43be7c1
+# %% ../../nbs/05a_forecast_baselines.ipynb #d8252fab
 def var_error(
     coef: np.ndarray, # (1+pN, N)
     batches: list, # of (indices, past, future), from trial_batches
@@ -256,7 +256,7 @@ def var_grid(
     size = {p: 1 + p*session.n_neurons for p in orders}
     return {(p, r): var_error(ridge_solve(xx[:k, :k], xy[:k], r), batches) for p, k in size.items() for r in ridges}
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #9920410d
+# %% ../../nbs/05a_forecast_baselines.ipynb #ea78d158
 def spread_scores(
     forecaster: Forecaster, # with samples
     session, # Session
@@ -271,7 +271,7 @@ def spread_scores(
         trials += len(past)
     return total/trials
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #d2d3ff07
+# %% ../../nbs/05a_forecast_baselines.ipynb #ce41ab50
 @dataclass
 class RidgeVAR(Baseline):
     "Ridge vector autoregression, one a session, order and ridge by validation forecast error; with `samples`, Gaussian futures too."
@@ -306,7 +306,7 @@ class RidgeVAR(Baseline):
         draw = lambda: rng.standard_normal((horizon, len(context), len(factor)), dtype='float32') @ factor
         return Forecast(mean, np.stack([var_rollout(coef, context.astype('float32'), horizon, draw()) for _ in range(self.samples)]))
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #a1aa6f12
+# %% ../../nbs/05a_forecast_baselines.ipynb #5babce96
 @dataclass(frozen=True)
 class Recipe:
     "Sizes and training of a network baseline."
@@ -324,7 +324,7 @@ NETS = dict(
     iTransformer=dict(block=8, dim=64, layers=2, heads=4, hidden=256, dropout=.1, norm='mean'),
     POCO=dict(patch=8, dim=128, latents=8, heads=16, head=64, layers=1, film=1024, drop_ffn=.2, drop_layer=.4))
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #12d9c541
+# %% ../../nbs/05a_forecast_baselines.ipynb #de64e497
 def recipe(
     name: str, # of a network, in NETS
     scale: str, # one of SCALES
@@ -347,7 +347,7 @@ SMALLER = dict( # sizes in place of the paper's, steps, learning rate
     iTransformer=dict(tiny=({**_inverted, 'dim': 32, 'hidden': 64}, 60, 3e-3), small=(_inverted, 300, 1e-3)),
     POCO=dict(tiny=(dict(dim=64, heads=4, film=128), 40, 5e-3), small=({}, 1000, 1e-3)))
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #4be88f66
+# %% ../../nbs/05a_forecast_baselines.ipynb #fbe0d60b
 def altered(
     base: Recipe,
     **changes, # a field of Recipe, of its training or of its net, by name
@@ -358,7 +358,7 @@ def altered(
     part = lambda names: {k: v for k, v in changes.items() if k in names}
     return replace(base, net={**base.net, **part(base.net)}, training=replace(base.training, **part(training)), **part(own))
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #a4488033
+# %% ../../nbs/05a_forecast_baselines.ipynb #7d3dc859
 class Windows:
     "Batches (z (B, frames, N), session name), one session each, a pure function of the step; raises ValueError when no trial is long enough."
     def __init__(self,
@@ -389,7 +389,7 @@ class Windows:
         starts = spans[:, 0] + (rng.integers(0, np.diff(spans)[:, 0] - self.frames + 1) if self.anywhere else 0)
         return torch.from_numpy(np.stack([self.sessions[name].window(a, a + self.frames) for a in starts.tolist()])), name
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #c5ffc0c7
+# %% ../../nbs/05a_forecast_baselines.ipynb #edeb0aa8
 class Validation:
     "Correlation and MSE of the forecasts of validation trials; raises ValueError when none is long enough."
     def __init__(self,
@@ -417,7 +417,7 @@ class Validation:
             rows.append([np.mean([trial_corr(*p) for p in pairs]), np.mean([mse(*p) for p in pairs])])
         return dict(zip(('corr', 'mse'), np.mean(rows, 0).tolist()))
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #f6cf1cb4
+# %% ../../nbs/05a_forecast_baselines.ipynb #036bcf70
 @dataclass
 class Network(Baseline):
     "A baseline trained by gradient; subclasses write `build`, `frames`, `loss` and `predict`."
@@ -444,7 +444,7 @@ class Network(Baseline):
         altered(self.recipe, **rest)
         return super().varied(**{'changes': {**self.changes, **rest}, **own})
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #e687beef
+# %% ../../nbs/05a_forecast_baselines.ipynb #6e54870b
 def _find_horizon(self, sessions):
     "The horizon to train for, from the data where none was given."
     lengths = {int(n) for s in sessions for n in np.diff(s.trials[s.of('train')])[:, 0]}
@@ -467,7 +467,7 @@ def _learn(self, sessions):
 
 Network.learn = _learn
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #f4bf51b1
+# %% ../../nbs/05a_forecast_baselines.ipynb #4b8773c6
 def _train(self, key, model, windows, recipe):
     "Train a module on windows of its sessions, keep the best checkpoint; returns seconds."
     sessions, training, choose_by = list(windows.sessions.values()), _scheduled(recipe, windows.total), choose('select', self.select, ('corr', 'mse'))
@@ -501,7 +501,7 @@ def device_of(module): # torch.device
     "Where a module's parameters are."
     return next(module.parameters()).device
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #8fb2002a
+# %% ../../nbs/05a_forecast_baselines.ipynb #4421077b
 def _model_for(self, session):
     "The module that serves a session."
     if self.scope == 'session': return fitted(self.models, session, self.name)
@@ -519,7 +519,7 @@ def _question(self, context, horizon, session):
         raise ValueError(f'the context has shape {tuple(z.shape)}: expected (trials, frames, {session.n_neurons} neurons) of session {session.name!r}')
     return z[:, -self.context:]
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #545674a7
+# %% ../../nbs/05a_forecast_baselines.ipynb #a1f679b1
 def _forecast(self,
     context, # (B, C, N) z-scored
     horizon: int, # H frames
@@ -534,7 +534,7 @@ def _forecast(self,
 
 Network.model_for, Network.forecast = _model_for, _forecast
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #fed02f7f
+# %% ../../nbs/05a_forecast_baselines.ipynb #59d562a0
 class CausalConv(nn.Conv1d):
     "A convolution over the past: frame t of the output sees frames up to t; `past` holds the frames before the first."
     def __init__(self, inputs, outputs, kernel, dilation):
@@ -548,7 +548,7 @@ class CausalConv(nn.Conv1d):
         x = F.pad(x, (self.reach, 0)) if past is None else torch.cat([past, x], -1)
         return super().forward(x), x[..., x.shape[-1] - self.reach:]
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #71d68dd8
+# %% ../../nbs/05a_forecast_baselines.ipynb #3d6aa91d
 class TCNet(nn.Module):
     "Causal convolutions from the frames of a population to the next frame of each neuron."
     def __init__(self,
@@ -574,7 +574,7 @@ class TCNet(nn.Module):
             pasts.append(past)
         return self.read(x.swapaxes(1, 2)), pasts
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #eb55a3d7
+# %% ../../nbs/05a_forecast_baselines.ipynb #f0c75fa9
 @dataclass
 class TCN(Network):
     "A causal convolutional network of the population, one a session, trained on the next frame and rolled out."
@@ -592,7 +592,7 @@ class TCN(Network):
             out.append(y)
         return torch.cat(out, 1)
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #e87ec8c0
+# %% ../../nbs/05a_forecast_baselines.ipynb #7e88cd0f
 def standardised(
     x: Tensor, # (..., C), a window along the last axis
     norm: str='last', # what is taken off: 'last' value, 'mean', or 'none' (no scaling either)
@@ -614,7 +614,7 @@ def encoder(
     layer = nn.TransformerEncoderLayer(dim, heads, hidden, dropout, 'gelu', batch_first=True)
     return nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #5052a1c8
+# %% ../../nbs/05a_forecast_baselines.ipynb #cb26bd02
 class PatchNet(nn.Module):
     "PatchTST: patches of one neuron's context as tokens, a transformer encoder, a linear map to the next frames."
     def __init__(self, context, block=8, patch=8, stride=4, dim=128, layers=3, heads=8, hidden=256, dropout=.1, norm='last'):
@@ -636,7 +636,7 @@ class PatchNet(nn.Module):
         z = self.encoder(z.flatten(0, 1)).flatten(1)
         return (self.head(z).unflatten(0, x.shape[:2])*sd + centre).swapaxes(1, 2)
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #00ab304e
+# %% ../../nbs/05a_forecast_baselines.ipynb #63458f44
 @dataclass
 class Blocks(Network):
     "A network from the context to the next block of frames, rolled out block by block."
@@ -656,7 +656,7 @@ class PatchTST(Blocks):
     scope = 'all'
     def build(self, sessions): return PatchNet(self.context, **self.recipe.net)
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #37e6cf0d
+# %% ../../nbs/05a_forecast_baselines.ipynb #878b1967
 class InvertedNet(nn.Module):
     "iTransformer: one token a neuron, its context; a transformer encoder across neurons; a linear map to the next frames."
     def __init__(self, context, block=8, dim=64, layers=2, heads=4, hidden=256, dropout=.1, norm='last'):
@@ -677,7 +677,7 @@ class ITransformer(Blocks):
     name: str = 'iTransformer'
     def build(self, sessions): return InvertedNet(self.context, **self.recipe.net)
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #884244ee
+# %% ../../nbs/05a_forecast_baselines.ipynb #eafe688e
 def poco_angles(
     times: Tensor, # (S,) frames
     head: int, # size of a head
@@ -698,7 +698,7 @@ def turn(
     if back: sin = -sin
     return torch.stack([a*cos - b*sin, b*cos + a*sin], -1).flatten(-2)
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #78c09899
+# %% ../../nbs/05a_forecast_baselines.ipynb #29a5d9bc
 class TimedAttention(nn.Module):
     "Pre-norm attention between sequences with times, or within one; POCO's rotations."
     def __init__(self,
@@ -727,7 +727,7 @@ class TimedAttention(nn.Module):
         y = F.scaled_dot_product_attention(turn(q, mine), turn(k, theirs), turn(v, theirs) if self.values else v)
         return self.out(rearrange(turn(y, mine, back=True) if self.values else y, 'b h s d -> b s (h d)'))
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #1de9741d
+# %% ../../nbs/05a_forecast_baselines.ipynb #c50d43d0
 class GatedFeedForward(nn.Module):
     "Pre-norm feed-forward layer, a ⊙ GELU(b), four times as wide inside."
     def __init__(self, dim, dropout=0.):
@@ -738,7 +738,7 @@ class GatedFeedForward(nn.Module):
         a, b = self.up(self.norm(x)).chunk(2, -1)
         return self.down(self.drop(a*F.gelu(b)))
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #62cc91b2
+# %% ../../nbs/05a_forecast_baselines.ipynb #914cde13
 class POCONet(nn.Module):
     "POCO: a Perceiver over the population's patches modulates a map from each neuron's context to its horizon."
     def __init__(self, context, horizon, sessions, patch=8, dim=128, latents=8, heads=16, head=64, layers=1, film=1024, drop_ffn=.2, drop_layer=.4):
@@ -754,7 +754,7 @@ class POCONet(nn.Module):
         for p in (*self.alpha.parameters(), *self.beta.parameters()): nn.init.zeros_(p)
         self.tables = nn.ModuleDict({table_key(name): Tables(n, dim, sd=.02) for name, n in sessions.items()})
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #8ca1b54a
+# %% ../../nbs/05a_forecast_baselines.ipynb #2cb959ba
 def _identity(self, name):
     "e_i of every neuron of a session (N, dim); raises ValueError for a session without embeddings."
     if table_key(name) not in self.tables:
@@ -790,7 +790,7 @@ def _poco_forward(self,
 
 POCONet.identity, POCONet.population, POCONet.forward = _identity, _population, _poco_forward
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #71345853
+# %% ../../nbs/05a_forecast_baselines.ipynb #7a4b2f6c
 POCO_NAMES = {'decoder.input_proj': 'embed', 'decoder.latent_emb.weight': 'latents', 'decoder.dataset_emb.weight': 'dataset', 'decoder.perceiver_io.enc_atn': 'read',
     'decoder.perceiver_io.enc_ffn': 'read_ffn', 'decoder.perceiver_io.dec_atn': 'ask', 'decoder.perceiver_io.dec_ffn': 'ask_ffn', 'decoder.perceiver_io.proc_layers': 'layers',
     'in_proj.0': 'inward', 'out_proj': 'outward', 'conditioning_alpha': 'alpha', 'conditioning_beta': 'beta', 'decoder.unit_emb.weight': 'tables.all.neurons',
@@ -817,7 +817,7 @@ def poco_from_published(
     except RuntimeError as error: raise ValueError(f'weights of another model than POCO: {error}') from error
     return net.eval()
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #38d1e31d
+# %% ../../nbs/05a_forecast_baselines.ipynb #7b21392d
 @dataclass
 class POCO(Network):
     "POCO: one model for all sessions, a fixed horizon; a later `fit` adapts it to new sessions by new embeddings alone."
@@ -853,7 +853,7 @@ class POCO(Network):
         finally:
             for p in old: p.requires_grad_(True)
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #5a8f0e22
+# %% ../../nbs/05a_forecast_baselines.ipynb #4c963d24
 def tune(
     forecaster: Baseline, # its settings are kept where the grid does not name them
     sessions, # iterable of Session
@@ -879,7 +879,7 @@ def _validation_scores(forecaster, sessions):
     if not rows: raise ValueError(f'{forecaster.name}: no validation trial is longer than {context + (limit or MIN_HORIZON) - 1} frames: give a shorter context or horizon')
     return {k: float(np.mean([r[k] for r in rows])) for k in ('corr', 'mse')}
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #f63e9528
+# %% ../../nbs/05a_forecast_baselines.ipynb #fe7282f0
 BASELINES = {'Copy': Copy, 'Mean': TrialMean, 'Linear': UnivariateLinear, 'VAR': RidgeVAR,
              'TCN': TCN, 'PatchTST': PatchTST, 'iTransformer': ITransformer, 'POCO': POCO} # names as in core.COLORS
 
@@ -898,11 +898,11 @@ def baseline(
     options = dict(scale=resolve_scale(scale), context=context, horizon=horizon or None, samples=samples, seed=seed, folder=folder)
     return make(**{f.name: options[f.name] for f in fields(make) if f.name in options}).varied(**changes)
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #d9f0403d
+# %% ../../nbs/05a_forecast_baselines.ipynb #de83e242
 SEARCH = dict(tiny=dict(lr=(2e-3, 5e-3), weight_decay=(.1,)), small=dict(lr=(1e-3, 2e-3), weight_decay=(.01, .3)),
               paper=dict(lr=(1e-4, 3e-4, 1e-3, 3e-3, 5e-3), weight_decay=(1e-4, .01, .1))) # POCO's settings tried, by scale
 
-# %% ../../nbs/05a_forecast_baselines.ipynb #267530ef
+# %% ../../nbs/05a_forecast_baselines.ipynb #a1aab408
 def cost(
     forecaster, # fitted
     session, # Session it can forecast
