@@ -4,7 +4,7 @@
 __all__ = ['ARCHIVES', 'Raw', 'stamp_of', 'store_folder', 'convert_one', 'convert', 'stored_corpus', 'Archive', 'fetch', 'unpack',
            'download']
 
-# %% ../nbs/01_store.ipynb #2b297327
+# %% ../nbs/01_store.ipynb #80753d9d
 import os, resource, shutil, sys, tarfile, tempfile, time
 from collections import Counter
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 import numpy as np
 from .core import *
-from .data import (SCHEMA, Corpus, Recording, RecordingError, checksum_of, hold_out, open_session, prepare, resplit, save_session, thin)
+from .data import (SCHEMA, Corpus, RecordingError, hold_out, open_session, prepare, resplit, save_session, thin)
 
 # %% ../nbs/01_store.ipynb #ebf18999
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def convert_one(
     write_json(record, file.with_suffix('.json'))
     return record
 
-# %% ../nbs/01_store.ipynb #ee223a0a
+# %% ../nbs/01_store.ipynb #fcb00835
 def _workers(workers, raws):
     "How many processes: one for less than 200 MB, else one a core, at most eight."
     if workers is not None: return max(1, int(workers))
@@ -100,16 +100,18 @@ def convert(
     seed: int=0, # of the split that is stored with each session
     neurons: int=None, # keep at most so many of a session
     workers: int=None, # processes; None: as many as pay
+    label: str='', # printed with how many were converted and how long it took
 ) -> list: # one record a recording, in the order of `raws`
     "Convert what is not yet converted: restartable, atomic, in parallel over sessions; raises OSError for a full disk."
     from joblib import Parallel, delayed
     from joblib.externals.loky import get_reusable_executor
-    records = {name: _record(folder, name, raw) for name, raw in raws.items()}
+    start, records = time.perf_counter(), {name: _record(folder, name, raw) for name, raw in raws.items()}
     todo = {name: raws[name] for name, record in records.items() if record is None}
     jobs = (delayed(convert_one)(name, raw, folder, alpha, seed, neurons) for name, raw in todo.items())
     n = _workers(workers, todo)
     for record in _told(Parallel(n, return_as='generator_unordered')(jobs) if todo else [], len(todo)): records[record['name']] = record
     if todo and n > 1: get_reusable_executor().shutdown() # the processes would keep their memory
+    if label and todo and not in_test(): print(f'{label}: {len(todo)} of {len(raws)} recordings converted in {time.perf_counter() - start:.1f} s')
     return [records[name] for name in raws]
 
 # %% ../nbs/01_store.ipynb #ee5e7c9d
@@ -138,7 +140,7 @@ def _held(kept, held_out, seed):
     if len(out) == len(subjects): raise ValueError(f'held_out={held_out!r} leaves no animal held in: there are {", ".join(subjects)}')
     return [name for name, r in kept.items() if r['subject'] in out]
 
-# %% ../nbs/01_store.ipynb #83fdea4d
+# %% ../nbs/01_store.ipynb #2b6da2c1
 def _open_split(path, seed): return resplit(open_session(path), seed)
 
 def stored_corpus(
@@ -158,11 +160,9 @@ def stored_corpus(
 ) -> Corpus:
     "Convert what is not converted yet and open the rest lazily; raises FileNotFoundError where nothing can be read, ValueError where no animal is left held in."
     folder = Path(store or store_folder(name))/config_key(dict(options=options, alpha=alpha, neurons=neurons, schema=SCHEMA), version)
-    raws, start = _drawn(raws, limit, seed), time.perf_counter()
-    new = sum(_record(folder, n, r) is None for n, r in raws.items())
-    kept, skipped = _sorted_out(convert(raws, folder, alpha, seed, neurons, workers), skipped)
+    raws = _drawn(raws, limit, seed)
+    kept, skipped = _sorted_out(convert(raws, folder, alpha, seed, neurons, workers, name), skipped)
     if not kept: raise FileNotFoundError(f'{name}: none of {len(raws)} recordings could be read. ' + '; '.join(f'{k}: {v}' for k, v in list(skipped.items())[:5]))
-    if new and not in_test(): print(f'{name}: {new} of {len(raws)} recordings converted in {time.perf_counter() - start:.1f} s')
     makers = {session: partial(_open_split, _file(folder, r['name']), seed) for session, r in kept.items()}
     return Corpus(name, makers, _held(kept, held_out, seed), skipped)
 

@@ -3,13 +3,12 @@
 # %% auto #0
 __all__ = ['CHANGES', 'mutate_file', 'mutate_folder', 'mutate_h5', 'fuzz']
 
-# %% ../nbs/00c_testing.ipynb #65450500
-import multiprocessing, os, shutil, tempfile, time
+# %% ../nbs/00c_testing.ipynb #7e8cad84
+import multiprocessing, shutil, tempfile
 from collections import Counter
 from pathlib import Path
 import h5py
 import numpy as np
-from .core import *
 
 # %% ../nbs/00c_testing.ipynb #8b5a0cf2
 def _flip(data, rng):
