@@ -15,11 +15,11 @@ from torch.nn import functional as F
 from einops import rearrange
 from .core import *
 from .layers import Attention, FeedForward, KVCache, init_weights
-from .nq import NQ, corpus_key, detokenize, tokenize
+from .nq import NQ, changed, corpus_key, detokenize, tokenize
 from .training import TrainConfig, fit, load_pretrained, save_pretrained
 
 # %% ../nbs/04_dat.ipynb #b4f990cb
-COUPLINGS = ('softmax', 'signed', 'both')
+COUPLINGS = ('softmax', 'signed', 'both', 'none')
 
 @dataclass
 class DATConfig:
@@ -30,10 +30,11 @@ class DATConfig:
     hidden: int = 2048         # width of the feed-forward layer
     codes: int = 128           # K, size of the vocabulary
     dropout: float = .15       # of residual branches and of the input
-    coupling: str = 'both'     # neural axis: 'softmax' (the paper's), 'signed', or 'both' added up
+    coupling: str = 'both'     # neural axis: 'softmax' (the paper's), 'signed', 'both' added up, or 'none': each neuron by itself
     rank: int = 64             # of each head's signed coupling
     silence: float = 0.        # probability that a neuron is left out of it, for a trial of training
     identity_sd: float = .3    # initial sd of the neuron embeddings
+    session: bool = True       # add the session's embedding, where there are several sessions
     sampling: float = .6       # probability that a step uses scheduled sampling
     block: int = 6             # tokens replaced by it
     replace: float = .1        # probability of neighbourhood replacement of a token
@@ -107,8 +108,8 @@ class DualAxisBlock(nn.Module):
         super().__init__()
         self.norms, self.drop = nn.ModuleList(nn.LayerNorm(c.dim) for _ in range(3)), nn.Dropout(c.dropout)
         self.temporal, self.ffn = Attention(c.dim, c.heads), FeedForward(c.dim, c.hidden)
-        self.neural = Attention(c.dim, c.heads, causal=False, rope=False) if c.coupling != 'signed' else None
-        self.signed = SignedCoupling(c.dim, c.heads, c.rank, c.silence) if c.coupling != 'softmax' else None
+        self.neural = Attention(c.dim, c.heads, causal=False, rope=False) if c.coupling in ('softmax', 'both') else None
+        self.signed = SignedCoupling(c.dim, c.heads, c.rank, c.silence) if c.coupling in ('signed', 'both') else None
 
     def mix(self, x, factors):
         "Softmax attention, signed coupling, or their sum."
@@ -124,7 +125,7 @@ class DualAxisBlock(nn.Module):
     ) -> Tensor: # (B, N, T, d), or T = 1
         x = x + self.drop(along_time(self.temporal, self.norms[0](x), cache))
         if last: x = x[:, :, -1:]
-        x = x + self.drop(self.mix(self.norms[1](x), factors))
+        if self.neural or self.signed: x = x + self.drop(self.mix(self.norms[1](x), factors))
         return x + self.drop(self.ffn(self.norms[2](x)))
 
 # %% ../nbs/04_dat.ipynb #ddeaf64d
@@ -207,7 +208,7 @@ class DAT(nn.Module):
     ) -> Tensor: # (B, N, T, d) after the final norm, or T = 1
         "What the model knows of every neuron at every step."
         who = self.identity(session, ids)
-        here = self.tables[table_key(session)].session if len(self.tables) > 1 else 0
+        here = self.tables[table_key(session)].session if self.config.session and len(self.tables) > 1 else 0
         x = self.drop(self.tokens(z.long()) + (who + here)[:, None])
         for i, (block, f) in enumerate(zip(self.blocks, factors or self.factors(who))):
             x = block(x, f, caches[i] if caches else None, last and i == len(self.blocks) - 1)
@@ -541,7 +542,7 @@ def dat_for(
     config, training = config or preset[0], replace(training or preset[1], seed=seed)
     usual = {k: p.default for k, p in inspect.signature(train_dat).parameters.items()}
     options = {k: v for k, v in options.items() if v != usual[k]}
-    about = dict(config=asdict(config), training=asdict(training), options=options, nq=nq.key, corpus=corpus_key(corpus), held_out=list(corpus.held_out))
+    about = dict(config=changed(config), training=changed(training), options=options, nq=nq.key, corpus=corpus_key(corpus), held_out=list(corpus.held_out))
     folder = None if in_test() else run_folder(corpus.name, scale, seed, f'dat-{config_key(about, VERSION)}')
     if folder and (folder/'config.json').exists(): return load_dat(folder)
     dat = train_dat(nq, [corpus[n] for n in corpus.held_in], config, training, folder, **options)

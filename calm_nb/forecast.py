@@ -636,10 +636,10 @@ def small_data() -> dict: # arguments of train_dat
 # %% ../nbs/05_forecast.ipynb #9279d5f4
 def only(
     corpus, # Corpus
-    name: str, # of a session
-): # Corpus of that session alone, held in
-    "A single-session corpus."
-    return Corpus(corpus.name, {name: corpus.makers[name]})
+    *names: str, # of its sessions
+): # Corpus of these sessions, held in
+    "A corpus of some sessions of another; raises ValueError for a name it lacks."
+    return Corpus(corpus.name, {choose('session', n, corpus.makers): corpus.makers[n] for n in names})
 
 def calm_for(
     corpus, # Corpus

@@ -5,10 +5,10 @@ __all__ = ['VERSION', 'NQConfig', 'patch_convs', 'Encoder', 'Decoder', 'straight
            'remember', 'revive', 'start_from_queue', 'pearson_loss', 'entropy_loss', 'annealed', 'orthogonality_loss',
            'ARHead', 'ar_losses', 'NQ', 'reconstruction_loss', 'nq_losses', 'pad_tail', 'check_traces', 'tokenize',
            'detokenize', 'TraceBatches', 'reconstruction', 'perplexity', 'nq_preset', 'nq_groups', 'code_atlas',
-           'sort_codes', 'train_nq', 'save_nq', 'load_nq', 'corpus_key', 'nq_for', 'draw_atlas']
+           'sort_codes', 'train_nq', 'changed', 'save_nq', 'load_nq', 'corpus_key', 'nq_for', 'draw_atlas']
 
 # %% ../nbs/03_nq.ipynb #7ad56d45
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 import math, numpy as np, torch
 from torch import nn, Tensor
@@ -497,6 +497,13 @@ def train_nq(
 # %% ../nbs/03_nq.ipynb #14acc659
 VERSION = 1  # raise it when a change to this module makes old checkpoints wrong
 
+def changed(
+    config, # dataclass whose fields all have defaults
+) -> dict: # name -> value
+    "The fields that differ from their defaults: what a key is made of."
+    usual = type(config)()
+    return {f.name: getattr(config, f.name) for f in fields(config) if getattr(config, f.name) != getattr(usual, f.name)}
+
 def save_nq(
     nq: NQ,
     folder, # made if missing
@@ -532,7 +539,7 @@ def nq_for(
     "The trained quantizer of a data set: found in the run folder or trained now on held-in training trials."
     preset = nq_preset(scale)
     config, training = config or preset[0], replace(training or preset[1], seed=seed)
-    key = config_key(dict(config=asdict(config), training=asdict(training), corpus=corpus_key(corpus)), VERSION)
+    key = config_key(dict(config=changed(config), training=changed(training), corpus=corpus_key(corpus)), VERSION)
     folder = None if in_test() else run_folder(corpus.name, scale, seed, f'nq-{key}')
     if folder and (folder/'config.json').exists(): return load_nq(folder)
     sessions = [corpus[n] for n in corpus.held_in]

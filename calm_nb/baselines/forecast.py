@@ -859,13 +859,14 @@ def tune(
     sessions, # iterable of Session
     grid: dict, # setting -> values to try
     metric: str='corr', # of the validation forecast: 'corr' (highest) or 'mse' (lowest)
+    score=None, # score(fitted baseline, list of sessions) -> number, in place of the validation forecast's `metric`
 ) -> Baseline: # the best one, fitted; `search` lists all
     "Fit every combination of a grid and keep the best on the validation trials; raises ValueError for unknown settings."
     sessions, sign, tried, best = list(sessions), 1 if choose('metric', metric, ('corr', 'mse')) == 'corr' else -1, [], None
     for values in itertools.product(*grid.values()):
         settings = dict(zip(grid, values))
         one = forecaster.varied(**settings).fit(sessions)
-        scores = _validation_scores(one, sessions)
+        scores = {metric: float(score(one, sessions))} if score else _validation_scores(one, sessions)
         tried.append(dict(settings, **scores, seconds=one.fit_seconds))
         if best is None or sign*scores[metric] > best[0]: best = sign*scores[metric], one
     best[1].search = tried
