@@ -12,6 +12,9 @@ STANDIN ?=
 # Results go here and leave the committed figures alone; the notebook by itself writes to figures/.
 OUT     ?= runs/forecast-$(DATASET)$(if $(STANDIN),-standin)-$(SCALE)
 WORKERS ?= 2
+# Of `make paper`: chapters (05,06) and steps side by side. DATASET counts there only when it is given on the command line.
+ONLY    ?=
+JOBS    ?=
 # On Linux, PyPI's torch brings CUDA. For the much smaller CPU build:
 #   make setup TORCH="--index-url https://download.pytorch.org/whl/cpu"
 TORCH   ?=
@@ -31,7 +34,8 @@ HOOKS = GIT_CONFIG_GLOBAL=$${GIT_CONFIG_GLOBAL:-$$HOME/.gitconfig} HOME=$(CURDIR
 	&& sed -i.bak 's|^nbdev_trust|.venv/bin/nbdev_trust|' .git/hooks/post-merge && rm -f .git/hooks/post-merge.bak
 
 .DEFAULT_GOAL := help
-.PHONY: help setup forecast test export clean-notebooks prepare
+_GIVEN = $(if $(findstring command,$(origin $(1))),$($(1)))
+.PHONY: help setup forecast paper pages test export clean-notebooks prepare
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -55,6 +59,13 @@ forecast: $(STAMP) ## run the forecasting chapter, print its table and figure (D
 		-r dataset '$(DATASET)' -r scale '$(SCALE)' -p seed '$(SEED)' -p n_sessions '$(SESSIONS)' -p search '$(SEARCH)' -r out '$(abspath $(OUT))' \
 		$(if $(ROOT),-r root '$(abspath $(ROOT))') $(if $(STANDIN),-p standin True) 2> >(grep -v IPKernelApp >&2)
 	@python .ci/show.py $(OUT)
+
+paper: $(STAMP) ## run the chapters of the paper and write figures/report.html; call it again to go on (SCALE, DATASET, ONLY, ROOT, SEED, JOBS, DRY=1)
+	@calm_paper --scale '$(SCALE)' --seed '$(SEED)' $(if $(call _GIVEN,DATASET),--dataset '$(DATASET)') $(if $(ONLY),--only '$(ONLY)') \
+		$(if $(ROOT),--root '$(abspath $(ROOT))') $(if $(JOBS),--jobs '$(JOBS)') $(if $(DRY),--dry-run)
+
+pages: $(STAMP) ## write the notebooks as web pages to pages/index.html
+	@python -c 'from calm_nb.paper import pages; print(pages())'
 
 test: $(STAMP) ## run every notebook as a test
 	@$(TESTING) nbdev_test --n_workers $(WORKERS) --timing --do_print

@@ -19,4 +19,6 @@ setup(
                  f'Natural Language :: {cfg["language"]}', 'Programming Language :: Python :: 3'],
     packages=find_packages(include=[cfg['lib_name'], cfg['lib_name'] + '.*']), include_package_data=True,
     python_requires=f'>={cfg["min_python"]}', install_requires=cfg['requirements'].split(),
-    extras_require={'recordings': cfg['recordings_requirements'].split(), 'dev': (cfg['recordings_requirements'] + ' ' + cfg['dev_requirements']).split()}, zip_safe=False)
+    extras_require={'recordings': cfg['recordings_requirements'].split(), 'paper': cfg['paper_requirements'].split(),
+                    'dev': (cfg['recordings_requirements'] + ' ' + cfg['paper_requirements'] + ' ' + cfg['dev_requirements']).split()},
+    entry_points={'console_scripts': cfg['console_scripts'].split()}, zip_safe=False)

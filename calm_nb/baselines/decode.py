@@ -2,11 +2,12 @@
 
 # %% auto #0
 __all__ = ['DECODE_NETS', 'POYO_NAMES', 'DECODERS', 'frame_mse', 'validation_mse', 'lag_design', 'lag_moments', 'lag_error',
-           'LagFit', 'LagDecoder', 'GLM', 'rank_solve', 'rank_coef', 'RRR', 'DecodeRecipe', 'decode_recipe',
-           'TrialBatches', 'NetworkDecoder', 'CausalBlock', 'ResidualTCN', 'TCNDecoder', 'poyo_omega', 'clock',
-           'ClockAttention', 'PoyoTables', 'POYONet', 'poyo_from_published', 'POYOPlus', 'decoder', 'tune_decoder']
+           'LagFit', 'LagDecoder', 'GLM', 'GLMWindow', 'rank_solve', 'rank_coef', 'RRR', 'DecodeRecipe',
+           'decode_recipe', 'TrialBatches', 'NetworkDecoder', 'CausalBlock', 'ResidualTCN', 'TCNDecoder', 'poyo_omega',
+           'clock', 'ClockAttention', 'PoyoTables', 'POYONet', 'poyo_from_published', 'POYOPlus', 'decoder',
+           'tune_decoder']
 
-# %% ../../nbs/06a_decode_baselines.ipynb #09ed7817
+# %% ../../nbs/06a_decode_baselines.ipynb #bbfd55b7
 import itertools, math, re, zlib
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -19,19 +20,19 @@ from torch.nn import functional as F
 from torch.nn.utils.parametrizations import weight_norm
 
 from ..core import *
-from .forecast import Baseline, CausalConv, GatedFeedForward, Recipe, TimedAttention, altered, device_of, fitted, lagged, ridge_solve, turn
+from .forecast import Baseline, CausalConv, GatedFeedForward, Recipe, TimedAttention, altered, device_of, fitted, lagged, ridge_solve, tune, turn
 from ..dat import adapt_training, dat_groups, table_key
 from ..decode import decode_targets, masked_mse, pad_trials
 from ..training import TrainConfig, fit as run_training
 
-# %% ../../nbs/06a_decode_baselines.ipynb #97dea462
+# %% ../../nbs/06a_decode_baselines.ipynb #4f7633a5
 def _variables(names):
     "Names as a tuple; a single name stands for itself; raises ValueError for none."
     names = (names,) if isinstance(names, str) else tuple(names)
     if not names: raise ValueError('no variables to decode: name at least one behaviour')
     return names
 
-# %% ../../nbs/06a_decode_baselines.ipynb #290c8f40
+# %% ../../nbs/06a_decode_baselines.ipynb #87734cb6
 def _asked(session, trials, neurons, name):
     "The z-scored traces of the trials; raises ValueError for trials that do not exist or another number of neurons."
     trials = np.arange(len(session)) if trials is None else np.atleast_1d(np.asarray(trials, dtype=int))
@@ -40,7 +41,7 @@ def _asked(session, trials, neurons, name):
     if session.n_neurons != neurons: raise ValueError(f'session {session.name!r} has {session.n_neurons} neurons and {name} was fitted on {neurons}: fit it again')
     return [session.trial(int(i)) for i in trials]
 
-# %% ../../nbs/06a_decode_baselines.ipynb #6dea7149
+# %% ../../nbs/06a_decode_baselines.ipynb #093f2a05
 def frame_mse(
     predictions: list, # of (T_i, D) arrays, z-scored
     targets: list, # of (T_i, D) arrays, NaN where undefined
@@ -61,33 +62,35 @@ def validation_mse(
     if not any(np.isfinite(p).any() for p in parts): raise ValueError(f'session {session.name!r}: no frame of the validation trials has {", ".join(variables)}')
     return float(np.nanmean(frame_mse(decoder.predict(session, trials), parts)))
 
-# %% ../../nbs/06a_decode_baselines.ipynb #9efacfc1
+# %% ../../nbs/06a_decode_baselines.ipynb #acdc9f7f
 def lag_design(
     trial: np.ndarray, # (T, N) z-scored
     lags: int=4, # frames of the past besides the present one
-) -> np.ndarray: # (T, 1 + (lags+1) N) float64
-    "Rows [1, x(t), x(t-1), …] of one trial, its first frame repeated before it; raises ValueError for negative lags."
-    if lags < 0: raise ValueError(f'lags={lags}: expected 0 or more')
-    return lagged(np.pad(trial, ((lags, 1), (0, 0)), mode='edge'), lags + 1)[0]
+    ahead: int=0, # frames of the future
+) -> np.ndarray: # (T, 1 + (lags+1+ahead) N) float64, newest frame first
+    "Rows [1, x(t+ahead), …, x(t), x(t-1), …] of one trial, its first frame repeated before it and its last one after; raises ValueError for negative numbers."
+    if lags < 0 or ahead < 0: raise ValueError(f'lags={lags}, ahead={ahead}: expected 0 or more')
+    return lagged(np.pad(trial, ((lags, ahead + 1), (0, 0)), mode='edge'), lags + ahead + 1)[0]
 
-# %% ../../nbs/06a_decode_baselines.ipynb #3ce785a8
+# %% ../../nbs/06a_decode_baselines.ipynb #14365686
 def lag_moments(
     session, # Session
     targets: np.ndarray, # (T, D) of the whole session, NaN where undefined
     split: str, # whose trials
-    lags: int=4,
-) -> tuple: # xx (k, k), xy (k, D), yy (D, D) with k = 1 + (lags+1) N
+    lags: int=4, # frames of the past
+    ahead: int=0, # frames of the future
+) -> tuple: # xx (k, k), xy (k, D), yy (D, D) with k = 1 + (lags+1+ahead) N
     "Sums of products over the frames where every target is defined; xx[0, 0] counts them."
-    k = 1 + (lags + 1)*session.n_neurons
+    k = 1 + (lags + 1 + ahead)*session.n_neurons
     xx, xy, yy = np.zeros((k, k)), np.zeros((k, targets.shape[1])), np.zeros((targets.shape[1],)*2)
     for i in session.of(split):
         y = targets[slice(*session.trials[i])].astype(float)
         whole = np.isfinite(y).all(1)
-        x, y = lag_design(session.trial(int(i)), lags)[whole], y[whole]
+        x, y = lag_design(session.trial(int(i)), lags, ahead)[whole], y[whole]
         xx, xy, yy = xx + x.T@x, xy + x.T@y, yy + y.T@y
     return xx, xy, yy
 
-# %% ../../nbs/06a_decode_baselines.ipynb #8e63249e
+# %% ../../nbs/06a_decode_baselines.ipynb #d71fe2d1
 def lag_error(
     coef: np.ndarray, # (k, D)
     xx: np.ndarray, # (k, k)
@@ -97,35 +100,36 @@ def lag_error(
     "Mean squared error of each variable, from its sums of products."
     return (np.diag(yy) - 2*(coef*xy).sum(0) + (coef*(xx@coef)).sum(0))/xx[0, 0]
 
-def _both_moments(session, targets, variables, lags):
+def _both_moments(session, targets, variables, lags, ahead):
     "Sums of products of training and validation trials; raises ValueError where there are none."
-    both = [lag_moments(session, targets, split, lags) for split in ('train', 'val')]
+    both = [lag_moments(session, targets, split, lags, ahead) for split in ('train', 'val')]
     for split, (xx, *_) in zip(('training', 'validation'), both):
         if not xx[0, 0]: raise ValueError(f'session {session.name!r}: no frame of the {split} trials has {", ".join(variables)}'
                                           + (' at once: decode them one by one' if len(variables) > 1 else ''))
     return both
 
-# %% ../../nbs/06a_decode_baselines.ipynb #82d045c4
+# %% ../../nbs/06a_decode_baselines.ipynb #232fa2b8
 @dataclass
 class LagFit:
     "Coefficients of lagged rows."
-    coef: np.ndarray  # (k, D), the intercept first, then the present frame, then the past
+    coef: np.ndarray  # (k, D), the intercept first, then the newest frame, then back in time
     alpha: np.ndarray # (D,) penalty chosen
     errors: dict      # what was tried -> (D,) validation error
     neurons: int      # N
     parts: tuple      # the numbers learned
-    rank: int = None  # of the coefficients, where it was chosen
+    rank: int = None  # of the coefficients, where it was chosen; one a group of variables
 
-# %% ../../nbs/06a_decode_baselines.ipynb #ac2c3329
+# %% ../../nbs/06a_decode_baselines.ipynb #f638cc76
 @dataclass
 class LagDecoder(Baseline):
-    "What the two linear decoders share: one fit a session; a prediction is a product with the lagged rows. Subclasses write `solve`."
+    "What the linear decoders share: one fit a session; a prediction is a product with the lagged rows. Subclasses write `solve`."
     variables: tuple # names of behaviours
     lags: int = 4 # frames of the past besides the present one
     alphas: tuple = tuple(10.**np.arange(-3, 3)) # ridge penalties tried
     name: str = ''
+    ahead: int = 0 # frames of the future
     fits: dict = field(default_factory=dict, repr=False) # session name -> LagFit
-    causal = True # no answer depends on later frames
+    causal = property(lambda self: not self.ahead, doc='Whether no answer depends on later frames.')
 
     def __post_init__(self): self.variables = _variables(self.variables)
 
@@ -142,9 +146,9 @@ class LagDecoder(Baseline):
     ) -> list: # of (T_i, D) float32, z-scored
         "Behaviour of each trial; raises ValueError for a session it was not fitted on."
         fit = fitted(self.fits, session, self.name)
-        return [(lag_design(x, self.lags) @ fit.coef).astype(np.float32) for x in _asked(session, trials, fit.neurons, self.name)]
+        return [(lag_design(x, self.lags, self.ahead) @ fit.coef).astype(np.float32) for x in _asked(session, trials, fit.neurons, self.name)]
 
-# %% ../../nbs/06a_decode_baselines.ipynb #76b4f628
+# %% ../../nbs/06a_decode_baselines.ipynb #68594255
 @dataclass
 class GLM(LagDecoder):
     "Ridge regression of each behaviour on the last frames; the penalty of each variable by validation MSE."
@@ -157,7 +161,7 @@ class GLM(LagDecoder):
         which = np.unique(np.isfinite(targets), axis=1, return_inverse=True)[1].ravel()
         for g in np.unique(which):
             cols = np.flatnonzero(which == g)
-            (xx, xy, yy), val = _both_moments(session, targets[:, cols], [self.variables[c] for c in cols], self.lags)
+            (xx, xy, yy), val = _both_moments(session, targets[:, cols], [self.variables[c] for c in cols], self.lags, self.ahead)
             solved = np.stack([ridge_solve(xx, xy, a/xx[0, 0]) for a in self.alphas])
             tried = np.stack([lag_error(w, *val) for w in solved])
             best = tried.argmin(0)
@@ -166,7 +170,16 @@ class GLM(LagDecoder):
             for a, e in zip(self.alphas, tried): errors[a][cols] = e
         return LagFit(coef, alpha, errors, session.n_neurons, (coef,))
 
-# %% ../../nbs/06a_decode_baselines.ipynb #b000f433
+# %% ../../nbs/06a_decode_baselines.ipynb #10558bfd
+@dataclass
+class GLMWindow(GLM):
+    "GLM that sees the frames which the tokens under CalM's published head hold, 7 to either side; not causal, not in the paper."
+    lags: int = 7
+    alphas: tuple = tuple(10.**np.arange(-3, 6))
+    name: str = 'GLM-window'
+    ahead: int = 7
+
+# %% ../../nbs/06a_decode_baselines.ipynb #d27c38b7
 def rank_solve(
     xx: np.ndarray, # (k, k) X'X; column 0 of X is 1
     xy: np.ndarray, # (k, D) X'Y
@@ -187,7 +200,7 @@ def rank_coef(
     B = B @ V[:, :rank] @ V[:, :rank].T
     return np.concatenate([(my - mx @ B)[None], B])
 
-# %% ../../nbs/06a_decode_baselines.ipynb #d8386698
+# %% ../../nbs/06a_decode_baselines.ipynb #31d571ef
 @dataclass
 class RRR(LagDecoder):
     "Reduced-rank regression on the last frames, closed form; penalty and rank by validation MSE."
@@ -195,18 +208,28 @@ class RRR(LagDecoder):
     name: str = 'RRR'
 
     def solve(self, session, targets):
-        "Solve for every penalty, cut to every rank."
-        (xx, xy, yy), val = _both_moments(session, targets, self.variables, self.lags)
-        D, errors, solved = len(self.variables), {}, {a: rank_solve(xx, xy, a) for a in self.alphas}
-        ranks = self.ranks or range(1, D + 1)
-        if not all(1 <= r <= D for r in ranks): raise ValueError(f'ranks {tuple(ranks)}: expected 1 to {D}, the number of variables')
-        for a, r in itertools.product(self.alphas, ranks): errors[a, r] = lag_error(rank_coef(solved[a], r), *val)
+        "Group by group of variables with the same NaN frames."
+        which = np.unique(np.isfinite(targets), axis=1, return_inverse=True)[1].ravel()
+        groups = [np.flatnonzero(which == g) for g in np.unique(which)]
+        fits = [self.solve_group(session, targets[:, g], [self.variables[c] for c in g]) for g in groups]
+        if len(fits) == 1: return fits[0]
+        coef, alpha = np.zeros((len(fits[0].coef), len(which))), np.zeros(len(which))
+        for g, f in zip(groups, fits): coef[:, g], alpha[g] = f.coef, f.alpha
+        errors = {(n, *key): e[c] for g, f in zip(groups, fits) for key, e in f.errors.items() for c, n in enumerate(np.array(self.variables)[g])}
+        return LagFit(coef, alpha, errors, session.n_neurons, tuple(p for f in fits for p in f.parts), tuple(f.rank for f in fits))
+
+    def solve_group(self, session, targets, names):
+        "Solve for every penalty, cut to every rank that the group can have."
+        (xx, xy, yy), val = _both_moments(session, targets, names, self.lags, self.ahead)
+        D, errors, solved = len(names), {}, {a: rank_solve(xx, xy, a) for a in self.alphas}
+        if not all(1 <= r <= len(self.variables) for r in self.ranks): raise ValueError(f'ranks {tuple(self.ranks)}: expected 1 to {len(self.variables)}, the number of variables')
+        for a, r in itertools.product(self.alphas, sorted({min(r, D) for r in self.ranks}) or range(1, D + 1)): errors[a, r] = lag_error(rank_coef(solved[a], r), *val)
         a, r = min(errors, key=lambda key: errors[key].mean())
         B, V, *_ = solved[a]
         coef = rank_coef(solved[a], r)
         return LagFit(coef, np.full(D, a), errors, session.n_neurons, (B @ V[:, :r], V[:, :r], coef[0]), r)
 
-# %% ../../nbs/06a_decode_baselines.ipynb #92d5a83f
+# %% ../../nbs/06a_decode_baselines.ipynb #5e632ebd
 @dataclass(frozen=True)
 class DecodeRecipe(Recipe):
     "Sizes and training of a network decoder."
@@ -235,7 +258,7 @@ def decode_recipe(
     decays = dict(tiny=(0.,), small=(0., 1e-3), paper=(0., 1e-5, 1e-4, 1e-3))[scale] if family == 'TCN' else (0.,)
     return DecodeRecipe({**net, **smaller}, training, batch, epochs, evaluations, decays=decays)
 
-# %% ../../nbs/06a_decode_baselines.ipynb #c29d96cf
+# %% ../../nbs/06a_decode_baselines.ipynb #0ac7499c
 class TrialBatches:
     "Batches (x (B, T, N), y (B, T, D), lengths (B,), session name), a pure function of the step; raises ValueError as the targets do."
     def __init__(self,
@@ -260,7 +283,7 @@ class TrialBatches:
         x, y = pad_trials([self.sessions[name].window(a, b) for a, b in spans], 0.), pad_trials([self.targets[name][a:b] for a, b in spans])
         return x, y, torch.tensor([b - a for a, b in spans]), name
 
-# %% ../../nbs/06a_decode_baselines.ipynb #d82a190c
+# %% ../../nbs/06a_decode_baselines.ipynb #7bdc8825
 @dataclass
 class NetworkDecoder(Baseline):
     "A decoder trained by gradient; subclasses write `build` and `answer`."
@@ -286,7 +309,7 @@ class NetworkDecoder(Baseline):
         altered(self.recipe, **rest)
         return super().varied(**{'changes': {**self.changes, **rest}, **{k: v for k, v in changes.items() if k not in rest}})
 
-# %% ../../nbs/06a_decode_baselines.ipynb #1d1c0d30
+# %% ../../nbs/06a_decode_baselines.ipynb #d7dc88cf
 def _learn(self, sessions):
     "Train one model a session, or one for all; returns the seconds of training."
     if not sessions: raise ValueError(f'{self.name}: no sessions to fit on')
@@ -308,7 +331,7 @@ def _train_best(self, key, sessions):
 
 NetworkDecoder.learn, NetworkDecoder.train_best = _learn, _train_best
 
-# %% ../../nbs/06a_decode_baselines.ipynb #ecba2e87
+# %% ../../nbs/06a_decode_baselines.ipynb #65eaa3af
 def _place(self, key, batches):
     "The folder of one training, named by all that decides its result, or None."
     if self.folder is None: return None
@@ -339,7 +362,7 @@ def _validator(self, sessions):
 NetworkDecoder.train = _train
 _VERSION = 1 # raise it when a change to this module makes old checkpoints wrong
 
-# %% ../../nbs/06a_decode_baselines.ipynb #00515f45
+# %% ../../nbs/06a_decode_baselines.ipynb #c898de22
 def _model_for(self, session):
     "The module that serves a session."
     if self.scope == 'session': return fitted(self.models, session, self.name)
@@ -362,7 +385,7 @@ def _predict(self,
 
 NetworkDecoder.model_for, NetworkDecoder.predict = _model_for, _predict
 
-# %% ../../nbs/06a_decode_baselines.ipynb #d8491c19
+# %% ../../nbs/06a_decode_baselines.ipynb #51565d5a
 class CausalBlock(nn.Module):
     "Two weight-normalised causal convolutions, added to the input."
     def __init__(self, inputs, hidden, kernel, dilation, dropout):
@@ -392,7 +415,7 @@ class ResidualTCN(nn.Module):
     def forward(self, x): return self.read(self.blocks(x.swapaxes(1, 2)).swapaxes(1, 2)) # (B, T, N) -> (B, T, D)
     def neurons(self, name): return self.inputs
 
-# %% ../../nbs/06a_decode_baselines.ipynb #19426504
+# %% ../../nbs/06a_decode_baselines.ipynb #32574799
 @dataclass
 class TCNDecoder(NetworkDecoder):
     "A residual causal network, one a session; checkpoint and weight decay by validation MSE."
@@ -400,7 +423,7 @@ class TCNDecoder(NetworkDecoder):
     def build(self, sessions): return ResidualTCN(next(iter(sessions.values())).n_neurons, len(self.variables), **self.recipe.net)
     def answer(self, model, x, lengths, name): return model(x)
 
-# %% ../../nbs/06a_decode_baselines.ipynb #aa3d5baf
+# %% ../../nbs/06a_decode_baselines.ipynb #29c01c55
 def poyo_omega(
     head: int, # size of a head, a multiple of 4
     shortest: float=1e-4, # period, s
@@ -415,11 +438,11 @@ def clock(
     times: Tensor, # (S,) s
     omega: Tensor, # (head/2,) rad/s
 ) -> tuple[Tensor, Tensor]: # cos, sin (S, head/2)
-    "Rotation of each time and pair."
-    angles = times[:, None]*omega
-    return angles.cos(), angles.sin()
+    "Rotation of each time and pair; the angle is rounded to 32 bits whatever the precision of the model."
+    angles = times.float()[:, None]*omega.float()
+    return angles.cos().to(omega.dtype), angles.sin().to(omega.dtype)
 
-# %% ../../nbs/06a_decode_baselines.ipynb #84cd28b9
+# %% ../../nbs/06a_decode_baselines.ipynb #eceac428
 class ClockAttention(TimedAttention):
     "POCO's attention with the clock handed in, a mask for ragged trials, and dropout of its weights."
     def __init__(self, dim, heads=1, head=64, values=True, cross=True, dropout=0.):
@@ -440,7 +463,7 @@ class ClockAttention(TimedAttention):
         y = F.scaled_dot_product_attention(turn(q, mine), turn(k, theirs), turn(v, theirs) if self.values else v, attn_mask=mask, dropout_p=self.dropout if self.training else 0.)
         return self.out(rearrange(turn(y, mine, back=True) if self.values else y, 'b h s d -> b s (h d)'))
 
-# %% ../../nbs/06a_decode_baselines.ipynb #40df469d
+# %% ../../nbs/06a_decode_baselines.ipynb #be31e409
 class PoyoTables(nn.Module):
     "Embeddings of one session: a row of d/2 for every neuron, and one of d for the session."
     def __init__(self,
@@ -472,7 +495,7 @@ class POYONet(nn.Module):
         known = ', '.join(map(repr, list(self.tables)[:8])) or 'none'
         raise ValueError(f'POYO+ has no embeddings for session {name!r} (it has them for {known}): call fit([session]) to adapt it')
 
-# %% ../../nbs/06a_decode_baselines.ipynb #76c505a6
+# %% ../../nbs/06a_decode_baselines.ipynb #25f6edfd
 def _grid(self, frames, rate):
     "How many latent steps trials of so many frames take."
     return torch.ceil(torch.as_tensor(frames)/rate/self.step - 1e-6).clamp(min=1).long()
@@ -508,7 +531,7 @@ def _poyo_forward(self,
 
 POYONet.grid, POYONet.kept, POYONet.forward = _grid, _kept, _poyo_forward
 
-# %% ../../nbs/06a_decode_baselines.ipynb #8b232623
+# %% ../../nbs/06a_decode_baselines.ipynb #3e947f2c
 POYO_NAMES = {r'^input_value_map': 'value', r'^latent_emb\.weight': 'latents', r'^rotary_emb\.omega': 'omega', r'^task_emb\.weight': 'task', r'^unit_emb\.weight': 'tables.all.neurons', r'^session_emb\.weight': 'tables.all.session',
     r'^enc_atn': 'read', r'^enc_ffn': 'read_ffn', r'^dec_atn': 'ask', r'^dec_ffn': 'ask_ffn', r'^proc_layers': 'layers', r'^readout\.projections\.\w+': 'readout',
     r'(ffn|layers\.\d+\.1)\.0\.': r'\1.norm.', r'(ffn|layers\.\d+\.1)\.1\.net\.0': r'\1.up', r'(ffn|layers\.\d+\.1)\.1\.net\.3': r'\1.down', r'\.to_': '.'} # published name -> ours, as patterns, applied in this order
@@ -541,7 +564,7 @@ def poyo_from_published(
     except (KeyError, RuntimeError) as error: raise ValueError(f'weights of another model than POYO+: {error}') from error
     return net.eval()
 
-# %% ../../nbs/06a_decode_baselines.ipynb #de8b9f5b
+# %% ../../nbs/06a_decode_baselines.ipynb #1fcbc8ea
 @dataclass
 class POYOPlus(NetworkDecoder):
     "POYO+ for calcium: one model for all sessions, or one a session; reads the whole trial; a later `fit` adapts to new sessions by new rows alone."
@@ -577,8 +600,8 @@ class POYOPlus(NetworkDecoder):
             for p in old: p.requires_grad_(True)
         return self.results['all'].seconds
 
-# %% ../../nbs/06a_decode_baselines.ipynb #771c003c
-DECODERS = {'GLM': GLM, 'RRR': RRR, 'TCN': TCNDecoder, 'POYO+': POYOPlus} # names as in core.COLORS
+# %% ../../nbs/06a_decode_baselines.ipynb #4db149ee
+DECODERS = {'GLM': GLM, 'GLM-window': GLMWindow, 'RRR': RRR, 'TCN': TCNDecoder, 'POYO+': POYOPlus} # names as in figures
 
 def decoder(
     name: str, # in DECODERS
@@ -593,18 +616,11 @@ def decoder(
     options = dict(scale=resolve_scale(scale), seed=seed, folder=folder)
     return make(variables, **{f.name: options[f.name] for f in fields(make) if f.name in options}).varied(**changes)
 
-# %% ../../nbs/06a_decode_baselines.ipynb #e17648e5
+# %% ../../nbs/06a_decode_baselines.ipynb #7ab25876
 def tune_decoder(
     decoder: Baseline, # its settings are kept where the grid does not name them
     sessions, # iterable of Session
     grid: dict, # setting -> values to try
 ) -> Baseline: # the best one, fitted; `search` lists all
-    "Fit every combination of a grid and keep the lowest validation MSE, mean over sessions; raises ValueError for unknown settings."
-    sessions, tried = list(sessions), []
-    for values in itertools.product(*grid.values()):
-        settings = dict(zip(grid, values))
-        one = decoder.varied(**settings).fit(sessions)
-        tried.append((float(np.mean([validation_mse(one, s) for s in sessions])), one, settings))
-    best = min(tried, key=lambda t: t[0])[1]
-    best.search = [dict(settings, mse=score, seconds=one.fit_seconds) for score, one, settings in tried]
-    return best
+    "`tune` of the forecasting baselines by the validation MSE, mean over sessions; raises ValueError for unknown settings."
+    return tune(decoder, sessions, grid, 'mse', lambda d, all_of_them: np.mean([validation_mse(d, s) for s in all_of_them]))
