@@ -5,9 +5,10 @@ __all__ = ['VERSION', 'NQConfig', 'patch_convs', 'Encoder', 'Decoder', 'straight
            'remember', 'revive', 'start_from_queue', 'pearson_loss', 'entropy_loss', 'annealed', 'orthogonality_loss',
            'ARHead', 'ar_losses', 'NQ', 'reconstruction_loss', 'nq_losses', 'pad_tail', 'check_traces', 'tokenize',
            'detokenize', 'TraceBatches', 'reconstruction', 'perplexity', 'nq_preset', 'nq_groups', 'code_atlas',
-           'sort_codes', 'train_nq', 'changed', 'save_nq', 'load_nq', 'corpus_key', 'nq_for', 'draw_atlas']
+           'sort_codes', 'train_nq', 'changed', 'save_nq', 'load_nq', 'corpus_key', 'nq_for', 'reconstruction_table',
+           'draw_reconstruction', 'draw_atlas']
 
-# %% ../nbs/03_nq.ipynb #7ad56d45
+# %% ../nbs/03_nq.ipynb #edf60411
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 import math, numpy as np, torch
@@ -18,7 +19,7 @@ from .core import *
 from .layers import Block, init_weights
 from .training import TrainConfig, fit, load_pretrained, save_pretrained
 
-# %% ../nbs/03_nq.ipynb #dcd1ca24
+# %% ../nbs/03_nq.ipynb #e8de98ac
 @dataclass
 class NQConfig:
     "Sizes and loss weights of the quantizer (the paper's table of NQ hyper-parameters)."
@@ -49,7 +50,7 @@ class NQConfig:
         if self.window < 1: raise ValueError(f'window must be at least 1 frame; found {self.window}')
         self.tau = tuple(self.tau)
 
-# %% ../nbs/03_nq.ipynb #2001d0fb
+# %% ../nbs/03_nq.ipynb #f64ce957
 def patch_convs(
     window: int, # L
     dim: int, # C
@@ -61,7 +62,7 @@ def patch_convs(
     layers = [m for a, b in zip(widths, widths[1:]) for m in (nn.Conv1d(a, b, 2, 2), nn.GELU())]
     return nn.Sequential(*layers[:-1])
 
-# %% ../nbs/03_nq.ipynb #830d57b5
+# %% ../nbs/03_nq.ipynb #82b3f538
 class Encoder(nn.Module):
     "Traces to features, x = E(y): convolutional windows, causal transformer blocks, norm."
     def __init__(self, c: NQConfig):
@@ -75,7 +76,7 @@ class Encoder(nn.Module):
     ) -> Tensor: # (B, T_d, C)
         return self.norm(self.blocks(self.patches(traces[:, None]).transpose(1, 2)))
 
-# %% ../nbs/03_nq.ipynb #4e9d58db
+# %% ../nbs/03_nq.ipynb #33f17dbe
 class Decoder(nn.Module):
     "Codes to traces, Eq. 3: bidirectional transformer blocks, norm, transposed convolution."
     def __init__(self, c: NQConfig):
@@ -88,7 +89,7 @@ class Decoder(nn.Module):
     ) -> Tensor: # (B, T)
         return self.unpatch(self.norm(self.blocks(codes)).transpose(1, 2))[:, 0]
 
-# %% ../nbs/03_nq.ipynb #30a1e864
+# %% ../nbs/03_nq.ipynb #ce3a80c0
 def straight_through(
     x: Tensor, # features
     e: Tensor, # the codes that stand for them, same shape
@@ -96,7 +97,7 @@ def straight_through(
     "Value of `e`, gradient of `x` (Bengio et al. 2013)."
     return x + (e - x).detach()
 
-# %% ../nbs/03_nq.ipynb #deeec9cd
+# %% ../nbs/03_nq.ipynb #d5e51277
 class Codebook(nn.Module):
     "K codes of width C with moving averages, usage counts and a queue of recent features; `step()` after each optimizer step."
     def __init__(self,
@@ -129,7 +130,7 @@ class Codebook(nn.Module):
         if self.training: self.seen = x.detach().float().flatten(0, -2), tokens.flatten()
         return F.embedding(tokens, self.weight), tokens, d
 
-# %% ../nbs/03_nq.ipynb #3d053618
+# %% ../nbs/03_nq.ipynb #57f7b603
 def _sum_over_processes(x):
     "Sum a tensor over the processes of a distributed run."
     if torch.distributed.is_available() and torch.distributed.is_initialized(): torch.distributed.all_reduce(x)
@@ -150,7 +151,7 @@ def update_averages(
     book.usage.lerp_(counts, .1)
     remember(book, x)
 
-# %% ../nbs/03_nq.ipynb #cd4551a3
+# %% ../nbs/03_nq.ipynb #d415425c
 @torch.no_grad()
 def remember(
     book: Codebook,
@@ -176,7 +177,7 @@ def revive(
     book.usage[dead] = book.usage.mean()
     return len(dead)
 
-# %% ../nbs/03_nq.ipynb #c676b268
+# %% ../nbs/03_nq.ipynb #800c59a2
 @torch.no_grad()
 def start_from_queue(
     book: Codebook,
@@ -192,7 +193,7 @@ def start_from_queue(
     book.weight.copy_(torch.from_numpy(km.cluster_centers_))
     book.usage.fill_(1)
 
-# %% ../nbs/03_nq.ipynb #7f415a49
+# %% ../nbs/03_nq.ipynb #8b4d4c3c
 def pearson_loss(
     x: Tensor, # (B, T)
     y: Tensor, # (B, T)
@@ -203,7 +204,7 @@ def pearson_loss(
     r = (x*y).mean(-1)/((x.square().mean(-1) + eps)*(y.square().mean(-1) + eps)).sqrt()
     return (1 - r).mean()
 
-# %% ../nbs/03_nq.ipynb #43263ffa
+# %% ../nbs/03_nq.ipynb #553b8358
 def entropy_loss(
     distances: Tensor, # (..., K) squared
     tau: float, # tau_H
@@ -221,7 +222,7 @@ def annealed(
     "Geometric path from the first temperature to the last."
     return tau[0]*(tau[1]/tau[0])**min(max(progress, 0), 1)
 
-# %% ../nbs/03_nq.ipynb #42a12f00
+# %% ../nbs/03_nq.ipynb #6a400674
 def orthogonality_loss(
     codes: Tensor, # (K, C)
 ) -> Tensor: # scalar
@@ -229,7 +230,7 @@ def orthogonality_loss(
     codes = F.normalize(codes, dim=-1)
     return (codes @ codes.T - torch.eye(len(codes), device=codes.device)).square().sum()
 
-# %% ../nbs/03_nq.ipynb #3f710ea7
+# %% ../nbs/03_nq.ipynb #6773c630
 class ARHead(nn.Module):
     "Causal head over codes that predicts the tokens 1…H ahead (Eq. 8)."
     def __init__(self, c: NQConfig):
@@ -242,7 +243,7 @@ class ARHead(nn.Module):
     ) -> Tensor: # (B, T_d, H, K) logits; [:, t, h] is for token t + h + 1
         return rearrange(self.out(self.norm(self.block(codes))), 'b t (h k) -> b t h k', h=self.horizons)
 
-# %% ../nbs/03_nq.ipynb #d03f0ba4
+# %% ../nbs/03_nq.ipynb #a5728900
 def ar_losses(
     logits: Tensor, # (B, T_d, H, K)
     tokens: Tensor, # (B, T_d)
@@ -255,7 +256,7 @@ def ar_losses(
     soft = (-distances[:, 1:].detach()).softmax(-1)
     return ce/len(steps), -(soft*logits[:, :-1, 0].log_softmax(-1)).sum(-1).mean()
 
-# %% ../nbs/03_nq.ipynb #26c9b1f1
+# %% ../nbs/03_nq.ipynb #ab569c5c
 class NQ(nn.Module):
     "Neural quantizer: encoder, codebook, decoder and autoregressive head."
     def __init__(self,
@@ -278,7 +279,7 @@ class NQ(nn.Module):
         codes, tokens, _ = self.codebook(self.encoder(traces))
         return self.decoder(codes), tokens
 
-# %% ../nbs/03_nq.ipynb #97b3d67d
+# %% ../nbs/03_nq.ipynb #44f17759
 def reconstruction_loss(
     yhat: Tensor, # (B, T)
     y: Tensor, # (B, T)
@@ -306,7 +307,7 @@ def nq_losses(
         entropy=entropy_loss(d, tau, c.dim), orthogonality=orthogonality_loss(nq.codebook.weight), ar=ce, align=align)
     return dict(terms, total=terms['recon'] + sum(getattr(c, k)*v for k, v in terms.items() if k != 'recon'))
 
-# %% ../nbs/03_nq.ipynb #636d822d
+# %% ../nbs/03_nq.ipynb #cde8ee27
 def pad_tail(
     traces: Tensor, # (B, T)
     window: int, # L
@@ -327,7 +328,7 @@ def check_traces(
     if bad: raise ValueError(f'NaN or infinite values in {len(bad)} of {traces.shape[-1]} neurons ({bad[:5]}…): drop these neurons or fill the gaps first')
     return traces
 
-# %% ../nbs/03_nq.ipynb #de1427fc
+# %% ../nbs/03_nq.ipynb #c8b3418b
 @torch.no_grad()
 def _in_chunks(f, x, size=8192):
     "Apply `f` to slices of the first axis and join the results."
@@ -357,7 +358,7 @@ def detokenize(
     traces = rearrange(_in_chunks(f, flat), '(b n) t -> b t n', n=tokens.shape[-2])[:, :frames]
     return traces if tokens.ndim == 3 else traces[0]
 
-# %% ../nbs/03_nq.ipynb #6646de5e
+# %% ../nbs/03_nq.ipynb #1f6a974e
 class TraceBatches:
     "Batches of z-scored traces for the quantizer, a pure function of the step."
     def __init__(self,
@@ -384,7 +385,7 @@ class TraceBatches:
         y = np.concatenate([session.window(*spans[p]).T for p in picks])
         return torch.from_numpy(y[rng.permutation(len(y))[:self.traces]])
 
-# %% ../nbs/03_nq.ipynb #478be150
+# %% ../nbs/03_nq.ipynb #eed6ae31
 def reconstruction(
     nq: NQ,
     session, # Session
@@ -402,7 +403,7 @@ def perplexity(
     p = counts[counts > 0]/counts.sum()
     return float(np.exp(-(p*np.log(p)).sum()))
 
-# %% ../nbs/03_nq.ipynb #c3fa0fdd
+# %% ../nbs/03_nq.ipynb #96c6ccf8
 def nq_preset(
     scale: str, # 'tiny', 'small' or 'paper'
 ) -> tuple[NQConfig, TrainConfig]:
@@ -413,7 +414,7 @@ def nq_preset(
         small=(NQConfig(dim=64, layers=2, heads=4, dropout=.05, commit=1., entropy=1., align=.25, tau=(2.5, .3)), TrainConfig(steps=300, lr=1e-3, ema=0., eval_every=100)),
         paper=(NQConfig(), TrainConfig(steps=6000, lr=5e-4, ema=0., eval_every=500)))[scale]
 
-# %% ../nbs/03_nq.ipynb #9b04bc14
+# %% ../nbs/03_nq.ipynb #764c5adf
 def _codebook_step(total):
     "What happens to the codebook after each optimizer step: k-means at the end of the warm-up, averages and revival from then on."
     def after_step(nq, step):
@@ -434,7 +435,7 @@ def _nq_loss(total):
         return terms.pop('total'), {k: v.detach() for k, v in terms.items()}
     return loss
 
-# %% ../nbs/03_nq.ipynb #d5884f23
+# %% ../nbs/03_nq.ipynb #0f4f966e
 def nq_groups(
     training: TrainConfig,
 ): # model -> parameter groups
@@ -445,7 +446,7 @@ def nq_groups(
                 dict(params=[p for p in params if p.ndim < 2] + [nq.codebook.weight], weight_decay=0.)]
     return groups
 
-# %% ../nbs/03_nq.ipynb #9064ae57
+# %% ../nbs/03_nq.ipynb #9788cee4
 @torch.no_grad()
 def code_atlas(
     nq: NQ,
@@ -462,7 +463,7 @@ def code_atlas(
     alone = nq.decoder(nq.codebook.weight[:, None]).cpu()
     return torch.where(counts[:, None] > 0, total/counts.clamp_min(1)[:, None], alone), counts
 
-# %% ../nbs/03_nq.ipynb #68ec28b9
+# %% ../nbs/03_nq.ipynb #ad613035
 @torch.no_grad()
 def sort_codes(
     nq: NQ,
@@ -474,7 +475,7 @@ def sort_codes(
     book.weight.copy_(book.weight[order]); book.usage.copy_(book.usage[order]); nq.atlas.copy_(nq.atlas[order])
     for p in (out.weight, out.bias): p.copy_(p.unflatten(0, (c.horizons, c.codes))[:, order].flatten(0, 1))
 
-# %% ../nbs/03_nq.ipynb #3725869a
+# %% ../nbs/03_nq.ipynb #266bd5a8
 def train_nq(
     sessions, # held-in Sessions
     config: NQConfig=None, # sizes and weights
@@ -494,7 +495,7 @@ def train_nq(
     sort_codes(nq, nq.atlas.mean(1))
     return nq.to(best_device()).eval()
 
-# %% ../nbs/03_nq.ipynb #14acc659
+# %% ../nbs/03_nq.ipynb #6db523ca
 VERSION = 1  # raise it when a change to this module makes old checkpoints wrong
 
 def changed(
@@ -521,7 +522,7 @@ def load_nq(
     nq.key = config['key']
     return nq.to(best_device()).eval()
 
-# %% ../nbs/03_nq.ipynb #c81659a9
+# %% ../nbs/03_nq.ipynb #f8db8c88
 def corpus_key(
     corpus, # Corpus
 ) -> dict: # JSON-able
@@ -548,7 +549,35 @@ def nq_for(
     if folder: save_nq(nq, folder)
     return nq
 
-# %% ../nbs/03_nq.ipynb #2bdb4793
+# %% ../nbs/03_nq.ipynb #79bbf67c
+def reconstruction_table(
+    nq: NQ,
+    corpus, # Corpus
+    scale: str, # noted in the table
+    seed: int=0, # likewise
+): # DataFrame: dataset, scale, split, part, session, seed, value
+    "Mean correlation of trace and reconstruction, a row a session and part (train, val, test) that has trials."
+    import pandas as pd
+    rows = [dict(dataset=corpus.name, scale=scale, split=split, part=part, session=name, seed=seed, value=reconstruction(nq, corpus[name], part))
+            for split, names in (('held-in', corpus.held_in), ('held-out', corpus.held_out)) for name in names for part in ('train', 'val', 'test') if len(corpus[name].of(part))]
+    return pd.DataFrame(rows)
+
+def draw_reconstruction(
+    ax, # matplotlib Axes
+    recon, # DataFrame, from reconstruction_table
+):
+    "Bars by part, a point a session, held-out sessions paler."
+    splits, parts = list(recon.split.unique()), list(recon.part.unique())
+    width = .75/len(splits)
+    for j, split in enumerate(splits):
+        for i, part in enumerate(parts):
+            v, x = recon[(recon.split == split) & (recon.part == part)].value.to_numpy(), i + (j - (len(splits)-1)/2)*width
+            ax.bar(x, v.mean(), width*.92, color=COLORS['CalM'], alpha=(.85, .4)[j % 2], label=f'{split}, n = {len(v)}' if i == 0 else None)
+            ax.scatter(x + np.linspace(-.2, .2, len(v))*width*(len(v) > 1), v, s=9, color='white', edgecolor='#333333', lw=.7, zorder=3)
+            ax.text(x, .04, f'{v.mean():.3f}', ha='center', fontsize=7, color='white' if j % 2 == 0 else '#333333')
+    ax.set(xticks=range(len(parts)), xticklabels=parts, xlabel='trials', ylabel='correlation', ylim=(0, 1)); ax.legend(frameon=False, loc='upper left', bbox_to_anchor=(1, 1))
+
+# %% ../nbs/03_nq.ipynb #af5c9055
 def draw_atlas(
     ax, # matplotlib Axes
     nq: NQ,
