@@ -6,9 +6,9 @@ __all__ = ['VERSION', 'NQConfig', 'patch_convs', 'Encoder', 'Decoder', 'straight
            'ARHead', 'ar_losses', 'NQ', 'reconstruction_loss', 'nq_losses', 'pad_tail', 'check_traces', 'tokenize',
            'detokenize', 'TraceBatches', 'reconstruction', 'perplexity', 'nq_preset', 'nq_groups', 'code_atlas',
            'sort_codes', 'train_nq', 'changed', 'save_nq', 'load_nq', 'corpus_key', 'nq_for', 'reconstruction_table',
-           'draw_reconstruction', 'draw_atlas']
+           'draw_reconstruction', 'figure_reconstruction', 'draw_atlas']
 
-# %% ../nbs/03_nq.ipynb #edf60411
+# %% ../nbs/03_nq.ipynb #ad00e357
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 import math, numpy as np, torch
@@ -19,7 +19,7 @@ from .core import *
 from .layers import Block, init_weights
 from .training import TrainConfig, fit, load_pretrained, save_pretrained
 
-# %% ../nbs/03_nq.ipynb #e8de98ac
+# %% ../nbs/03_nq.ipynb #dcd1ca24
 @dataclass
 class NQConfig:
     "Sizes and loss weights of the quantizer (the paper's table of NQ hyper-parameters)."
@@ -50,7 +50,7 @@ class NQConfig:
         if self.window < 1: raise ValueError(f'window must be at least 1 frame; found {self.window}')
         self.tau = tuple(self.tau)
 
-# %% ../nbs/03_nq.ipynb #f64ce957
+# %% ../nbs/03_nq.ipynb #2001d0fb
 def patch_convs(
     window: int, # L
     dim: int, # C
@@ -62,7 +62,7 @@ def patch_convs(
     layers = [m for a, b in zip(widths, widths[1:]) for m in (nn.Conv1d(a, b, 2, 2), nn.GELU())]
     return nn.Sequential(*layers[:-1])
 
-# %% ../nbs/03_nq.ipynb #82b3f538
+# %% ../nbs/03_nq.ipynb #830d57b5
 class Encoder(nn.Module):
     "Traces to features, x = E(y): convolutional windows, causal transformer blocks, norm."
     def __init__(self, c: NQConfig):
@@ -76,7 +76,7 @@ class Encoder(nn.Module):
     ) -> Tensor: # (B, T_d, C)
         return self.norm(self.blocks(self.patches(traces[:, None]).transpose(1, 2)))
 
-# %% ../nbs/03_nq.ipynb #33f17dbe
+# %% ../nbs/03_nq.ipynb #4e9d58db
 class Decoder(nn.Module):
     "Codes to traces, Eq. 3: bidirectional transformer blocks, norm, transposed convolution."
     def __init__(self, c: NQConfig):
@@ -89,7 +89,7 @@ class Decoder(nn.Module):
     ) -> Tensor: # (B, T)
         return self.unpatch(self.norm(self.blocks(codes)).transpose(1, 2))[:, 0]
 
-# %% ../nbs/03_nq.ipynb #ce3a80c0
+# %% ../nbs/03_nq.ipynb #30a1e864
 def straight_through(
     x: Tensor, # features
     e: Tensor, # the codes that stand for them, same shape
@@ -97,7 +97,7 @@ def straight_through(
     "Value of `e`, gradient of `x` (Bengio et al. 2013)."
     return x + (e - x).detach()
 
-# %% ../nbs/03_nq.ipynb #d5e51277
+# %% ../nbs/03_nq.ipynb #deeec9cd
 class Codebook(nn.Module):
     "K codes of width C with moving averages, usage counts and a queue of recent features; `step()` after each optimizer step."
     def __init__(self,
@@ -130,7 +130,7 @@ class Codebook(nn.Module):
         if self.training: self.seen = x.detach().float().flatten(0, -2), tokens.flatten()
         return F.embedding(tokens, self.weight), tokens, d
 
-# %% ../nbs/03_nq.ipynb #57f7b603
+# %% ../nbs/03_nq.ipynb #3d053618
 def _sum_over_processes(x):
     "Sum a tensor over the processes of a distributed run."
     if torch.distributed.is_available() and torch.distributed.is_initialized(): torch.distributed.all_reduce(x)
@@ -151,7 +151,7 @@ def update_averages(
     book.usage.lerp_(counts, .1)
     remember(book, x)
 
-# %% ../nbs/03_nq.ipynb #d415425c
+# %% ../nbs/03_nq.ipynb #cd4551a3
 @torch.no_grad()
 def remember(
     book: Codebook,
@@ -177,7 +177,7 @@ def revive(
     book.usage[dead] = book.usage.mean()
     return len(dead)
 
-# %% ../nbs/03_nq.ipynb #800c59a2
+# %% ../nbs/03_nq.ipynb #c676b268
 @torch.no_grad()
 def start_from_queue(
     book: Codebook,
@@ -193,7 +193,7 @@ def start_from_queue(
     book.weight.copy_(torch.from_numpy(km.cluster_centers_))
     book.usage.fill_(1)
 
-# %% ../nbs/03_nq.ipynb #8b4d4c3c
+# %% ../nbs/03_nq.ipynb #7f415a49
 def pearson_loss(
     x: Tensor, # (B, T)
     y: Tensor, # (B, T)
@@ -204,7 +204,7 @@ def pearson_loss(
     r = (x*y).mean(-1)/((x.square().mean(-1) + eps)*(y.square().mean(-1) + eps)).sqrt()
     return (1 - r).mean()
 
-# %% ../nbs/03_nq.ipynb #553b8358
+# %% ../nbs/03_nq.ipynb #43263ffa
 def entropy_loss(
     distances: Tensor, # (..., K) squared
     tau: float, # tau_H
@@ -222,7 +222,7 @@ def annealed(
     "Geometric path from the first temperature to the last."
     return tau[0]*(tau[1]/tau[0])**min(max(progress, 0), 1)
 
-# %% ../nbs/03_nq.ipynb #6a400674
+# %% ../nbs/03_nq.ipynb #42a12f00
 def orthogonality_loss(
     codes: Tensor, # (K, C)
 ) -> Tensor: # scalar
@@ -230,7 +230,7 @@ def orthogonality_loss(
     codes = F.normalize(codes, dim=-1)
     return (codes @ codes.T - torch.eye(len(codes), device=codes.device)).square().sum()
 
-# %% ../nbs/03_nq.ipynb #6773c630
+# %% ../nbs/03_nq.ipynb #3f710ea7
 class ARHead(nn.Module):
     "Causal head over codes that predicts the tokens 1…H ahead (Eq. 8)."
     def __init__(self, c: NQConfig):
@@ -243,7 +243,7 @@ class ARHead(nn.Module):
     ) -> Tensor: # (B, T_d, H, K) logits; [:, t, h] is for token t + h + 1
         return rearrange(self.out(self.norm(self.block(codes))), 'b t (h k) -> b t h k', h=self.horizons)
 
-# %% ../nbs/03_nq.ipynb #a5728900
+# %% ../nbs/03_nq.ipynb #d03f0ba4
 def ar_losses(
     logits: Tensor, # (B, T_d, H, K)
     tokens: Tensor, # (B, T_d)
@@ -256,7 +256,7 @@ def ar_losses(
     soft = (-distances[:, 1:].detach()).softmax(-1)
     return ce/len(steps), -(soft*logits[:, :-1, 0].log_softmax(-1)).sum(-1).mean()
 
-# %% ../nbs/03_nq.ipynb #ab569c5c
+# %% ../nbs/03_nq.ipynb #26c9b1f1
 class NQ(nn.Module):
     "Neural quantizer: encoder, codebook, decoder and autoregressive head."
     def __init__(self,
@@ -279,7 +279,7 @@ class NQ(nn.Module):
         codes, tokens, _ = self.codebook(self.encoder(traces))
         return self.decoder(codes), tokens
 
-# %% ../nbs/03_nq.ipynb #44f17759
+# %% ../nbs/03_nq.ipynb #97b3d67d
 def reconstruction_loss(
     yhat: Tensor, # (B, T)
     y: Tensor, # (B, T)
@@ -307,7 +307,7 @@ def nq_losses(
         entropy=entropy_loss(d, tau, c.dim), orthogonality=orthogonality_loss(nq.codebook.weight), ar=ce, align=align)
     return dict(terms, total=terms['recon'] + sum(getattr(c, k)*v for k, v in terms.items() if k != 'recon'))
 
-# %% ../nbs/03_nq.ipynb #cde8ee27
+# %% ../nbs/03_nq.ipynb #636d822d
 def pad_tail(
     traces: Tensor, # (B, T)
     window: int, # L
@@ -328,7 +328,7 @@ def check_traces(
     if bad: raise ValueError(f'NaN or infinite values in {len(bad)} of {traces.shape[-1]} neurons ({bad[:5]}…): drop these neurons or fill the gaps first')
     return traces
 
-# %% ../nbs/03_nq.ipynb #c8b3418b
+# %% ../nbs/03_nq.ipynb #de1427fc
 @torch.no_grad()
 def _in_chunks(f, x, size=8192):
     "Apply `f` to slices of the first axis and join the results."
@@ -358,7 +358,7 @@ def detokenize(
     traces = rearrange(_in_chunks(f, flat), '(b n) t -> b t n', n=tokens.shape[-2])[:, :frames]
     return traces if tokens.ndim == 3 else traces[0]
 
-# %% ../nbs/03_nq.ipynb #1f6a974e
+# %% ../nbs/03_nq.ipynb #6646de5e
 class TraceBatches:
     "Batches of z-scored traces for the quantizer, a pure function of the step."
     def __init__(self,
@@ -385,7 +385,7 @@ class TraceBatches:
         y = np.concatenate([session.window(*spans[p]).T for p in picks])
         return torch.from_numpy(y[rng.permutation(len(y))[:self.traces]])
 
-# %% ../nbs/03_nq.ipynb #eed6ae31
+# %% ../nbs/03_nq.ipynb #478be150
 def reconstruction(
     nq: NQ,
     session, # Session
@@ -403,7 +403,7 @@ def perplexity(
     p = counts[counts > 0]/counts.sum()
     return float(np.exp(-(p*np.log(p)).sum()))
 
-# %% ../nbs/03_nq.ipynb #96c6ccf8
+# %% ../nbs/03_nq.ipynb #c3fa0fdd
 def nq_preset(
     scale: str, # 'tiny', 'small' or 'paper'
 ) -> tuple[NQConfig, TrainConfig]:
@@ -414,7 +414,7 @@ def nq_preset(
         small=(NQConfig(dim=64, layers=2, heads=4, dropout=.05, commit=1., entropy=1., align=.25, tau=(2.5, .3)), TrainConfig(steps=300, lr=1e-3, ema=0., eval_every=100)),
         paper=(NQConfig(), TrainConfig(steps=6000, lr=5e-4, ema=0., eval_every=500)))[scale]
 
-# %% ../nbs/03_nq.ipynb #764c5adf
+# %% ../nbs/03_nq.ipynb #9b04bc14
 def _codebook_step(total):
     "What happens to the codebook after each optimizer step: k-means at the end of the warm-up, averages and revival from then on."
     def after_step(nq, step):
@@ -435,7 +435,7 @@ def _nq_loss(total):
         return terms.pop('total'), {k: v.detach() for k, v in terms.items()}
     return loss
 
-# %% ../nbs/03_nq.ipynb #0f4f966e
+# %% ../nbs/03_nq.ipynb #d5884f23
 def nq_groups(
     training: TrainConfig,
 ): # model -> parameter groups
@@ -446,7 +446,7 @@ def nq_groups(
                 dict(params=[p for p in params if p.ndim < 2] + [nq.codebook.weight], weight_decay=0.)]
     return groups
 
-# %% ../nbs/03_nq.ipynb #9788cee4
+# %% ../nbs/03_nq.ipynb #9064ae57
 @torch.no_grad()
 def code_atlas(
     nq: NQ,
@@ -463,7 +463,7 @@ def code_atlas(
     alone = nq.decoder(nq.codebook.weight[:, None]).cpu()
     return torch.where(counts[:, None] > 0, total/counts.clamp_min(1)[:, None], alone), counts
 
-# %% ../nbs/03_nq.ipynb #ad613035
+# %% ../nbs/03_nq.ipynb #68ec28b9
 @torch.no_grad()
 def sort_codes(
     nq: NQ,
@@ -475,7 +475,7 @@ def sort_codes(
     book.weight.copy_(book.weight[order]); book.usage.copy_(book.usage[order]); nq.atlas.copy_(nq.atlas[order])
     for p in (out.weight, out.bias): p.copy_(p.unflatten(0, (c.horizons, c.codes))[:, order].flatten(0, 1))
 
-# %% ../nbs/03_nq.ipynb #266bd5a8
+# %% ../nbs/03_nq.ipynb #3725869a
 def train_nq(
     sessions, # held-in Sessions
     config: NQConfig=None, # sizes and weights
@@ -495,7 +495,7 @@ def train_nq(
     sort_codes(nq, nq.atlas.mean(1))
     return nq.to(best_device()).eval()
 
-# %% ../nbs/03_nq.ipynb #6db523ca
+# %% ../nbs/03_nq.ipynb #22e75473
 VERSION = 1  # raise it when a change to this module makes old checkpoints wrong
 
 def changed(
@@ -522,7 +522,7 @@ def load_nq(
     nq.key = config['key']
     return nq.to(best_device()).eval()
 
-# %% ../nbs/03_nq.ipynb #f8db8c88
+# %% ../nbs/03_nq.ipynb #18fd37f0
 def corpus_key(
     corpus, # Corpus
 ) -> dict: # JSON-able
@@ -549,7 +549,7 @@ def nq_for(
     if folder: save_nq(nq, folder)
     return nq
 
-# %% ../nbs/03_nq.ipynb #79bbf67c
+# %% ../nbs/03_nq.ipynb #46139842
 def reconstruction_table(
     nq: NQ,
     corpus, # Corpus
@@ -577,7 +577,17 @@ def draw_reconstruction(
             ax.text(x, .04, f'{v.mean():.3f}', ha='center', fontsize=7, color='white' if j % 2 == 0 else '#333333')
     ax.set(xticks=range(len(parts)), xticklabels=parts, xlabel='trials', ylabel='correlation', ylim=(0, 1)); ax.legend(frameon=False, loc='upper left', bbox_to_anchor=(1, 1))
 
-# %% ../nbs/03_nq.ipynb #af5c9055
+def figure_reconstruction(
+    recon, # DataFrame, from reconstruction_table
+): # matplotlib Figure
+    "The paper's figure 1B from saved results."
+    import matplotlib.pyplot as plt
+    use_style()
+    fig, ax = plt.subplots(figsize=(4.2, 2.1), layout='constrained')
+    draw_reconstruction(ax, recon)
+    return fig
+
+# %% ../nbs/03_nq.ipynb #2bdb4793
 def draw_atlas(
     ax, # matplotlib Axes
     nq: NQ,
