@@ -64,7 +64,7 @@ VARIANTS = [
     *_rows('window', *[(f'L = {l}', dict(nq=dict(window=l))) for l in (2, 4, 8)]),
     *_rows('coupling', *[(c, dict(dat=dict(coupling=c))) for c in ('none', 'softmax', 'signed', 'both')])]
 
-# %% ../nbs/08_ablation.ipynb #b3f6d127
+# %% ../nbs/08_ablation.ipynb #e0db3f0d
 @dataclass(frozen=True)
 class Length:
     "How long the rows of an ablation train, on how many sessions, and how they are scored."
@@ -299,7 +299,7 @@ def run_variant(
     rows = [(name, bench.scale, variant.table, variant.name, s, bench.seed, k, float(v)) for s, scores in bench.run(variant)['scores'].items() for k, v in scores.items()]
     return pd.DataFrame(rows, columns='dataset scale table variant session seed metric value'.split())
 
-# %% ../nbs/08_ablation.ipynb #2ff3925b
+# %% ../nbs/08_ablation.ipynb #0f2845dd
 SECONDS = dict(tiny=(.02, .05, 1., 3.), small=(.13, .25, 45., 100.), paper=(.1, .12, 60., 300.)) # a step of the quantizer, of the transformer; tokens and scores of a row; what stands beside a row of α
 
 def minutes(

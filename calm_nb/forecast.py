@@ -633,7 +633,7 @@ def small_data() -> dict: # arguments of train_dat
     config, training = dat_preset('small')
     return dict(config=replace(config, dropout=.3, silence=.5), training=replace(training, steps=200, eval_every=40), trials=2)
 
-# %% ../nbs/05_forecast.ipynb #9279d5f4
+# %% ../nbs/05_forecast.ipynb #46a97e96
 def only(
     corpus, # Corpus
     *names: str, # of its sessions

@@ -14,7 +14,7 @@ __all__ = ['PLANNED', 'OPTIONAL', 'PACKAGES', 'WORKER', 'NOISE', 'ITEMS', 'SESSI
            'draw_ablation', 'draw_recon', 'draw_interpret', 'redraw', 'relink', 'bar', 'notebook_page', 'front_page',
            'pages', 'command', 'main', 'closing']
 
-# %% ../nbs/09_paper.ipynb #88f15e70
+# %% ../nbs/09_paper.ipynb #f3d83e61
 import argparse, ast, base64, concurrent.futures, contextlib, hashlib, importlib.metadata, importlib.util, json, os, platform, re, shutil, signal, subprocess, sys, tempfile, threading, time
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, partial
@@ -25,7 +25,7 @@ import numpy as np
 from .core import *
 from .data import SOURCES, data_root, fingerprint_of
 
-# %% ../nbs/09_paper.ipynb #dad8c7ab
+# %% ../nbs/09_paper.ipynb #808b8b56
 @dataclass(frozen=True)
 class Step:
     "One chapter on one data set."
@@ -61,7 +61,7 @@ PLANNED = ( # chapter, data set, filed under, its own parameters, waits for, min
     ('08', 'tseng', 'tseng', {}, ('05-tseng',), 120, 120))
 OPTIONAL = ('04',)  # run only when named: its results are its own
 
-# %% ../nbs/09_paper.ipynb #cd905ed5
+# %% ../nbs/09_paper.ipynb #ada045bc
 def plan(
     scale: str='small', # one of SCALES
     datasets=None, # names; None: all
@@ -78,7 +78,7 @@ def plan(
     cost = dict(tiny=lambda r: 1., small=lambda r: r[5], paper=lambda r: r[6])[scale]
     return [Step(*r[:4], tuple(a for a in r[4] if a in names), float(cost(r))) for r in kept]
 
-# %% ../nbs/09_paper.ipynb #eab869b4
+# %% ../nbs/09_paper.ipynb #bbc1558f
 def makespan(
     steps: list, # of Step
     jobs: int=1, # side by side
@@ -95,7 +95,7 @@ def makespan(
         waiting.remove(step)
     return max(ends.values(), default=0.)
 
-# %% ../nbs/09_paper.ipynb #e14a52e7
+# %% ../nbs/09_paper.ipynb #f5ebee5d
 def notebook_of(
     chapter: str, # '05'
     notebooks=None, # their folder; None: nbs/ of the project
@@ -120,7 +120,7 @@ def parameters_of(
     "The parameters a chapter takes: what the cell tagged `parameters` assigns."
     return {n.id for n in ast.walk(ast.parse(code_of(notebook, 'parameters'))) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
-# %% ../nbs/09_paper.ipynb #b1445305
+# %% ../nbs/09_paper.ipynb #81463e8d
 def root_of(
     dataset: str, # a name
     root=None, # folder of that data set, or one with a folder for each; None: $CALM_NB_DATA
@@ -142,7 +142,7 @@ def lacking(
     try: data_root(step.dataset, root_of(step.dataset, root)); return ''
     except FileNotFoundError as error: return str(error)
 
-# %% ../nbs/09_paper.ipynb #7c5f604d
+# %% ../nbs/09_paper.ipynb #522bfd80
 def package_folder() -> Path: # of the library that is imported
     "Where calm_nb lies."
     return Path(importlib.util.find_spec('calm_nb').submodule_search_locations[0])
@@ -176,7 +176,7 @@ def code_key(
     code = code_of(notebook)
     return config_key([modules_of(code, package or package_folder()), code], 2)
 
-# %% ../nbs/09_paper.ipynb #3dcabb9f
+# %% ../nbs/09_paper.ipynb #0ca384cd
 @lru_cache
 def _files_checksum(folder): return fingerprint_of(folder)
 
@@ -192,7 +192,7 @@ def data_key(
     config = task_config('maze', scale, seed=seed) if step.label == 'simulation-task' else simulation_config(scale, step.params.get('variant', 'default'), seed)
     return f'config:{config_key(config, 1)}'
 
-# %% ../nbs/09_paper.ipynb #6b007bae
+# %% ../nbs/09_paper.ipynb #69412c52
 PACKAGES = ('torch', 'numpy', 'scipy', 'h5py', 'einops', 'scikit-learn', 'pandas', 'matplotlib', 'accelerate', 'safetensors', 'papermill')
 
 def cores() -> int: # 2
@@ -224,7 +224,7 @@ def commit_of(
     try: return git('rev-parse', 'HEAD'), not git('status', '--porcelain', '--', 'calm_nb', 'nbs')
     except (OSError, subprocess.CalledProcessError): return None, False
 
-# %% ../nbs/09_paper.ipynb #07d2c3a4
+# %% ../nbs/09_paper.ipynb #0479aeb0
 def _end_with(parent):
     "End this process when its parent has ended."
     def watch():
@@ -243,7 +243,7 @@ def run_notebook(
     papermill = need('papermill', why='running chapters')
     papermill.execute_notebook(str(notebook), str(target), json.loads(parameters), kernel_name='python3', progress_bar=False)
 
-# %% ../nbs/09_paper.ipynb #99ab94d4
+# %% ../nbs/09_paper.ipynb #50ad2f5e
 def failure_of(
     executed, # notebook that papermill wrote; may be missing
     log='', # what the process printed
@@ -260,7 +260,7 @@ def failure_of(
     lines = [line for line in str(log).splitlines() if line.strip()]
     return (lines[-1] if lines else f'the process ended with status {code} and said nothing')[:500]
 
-# %% ../nbs/09_paper.ipynb #e3d04d84
+# %% ../nbs/09_paper.ipynb #6f1c377c
 def sha256(
     path, # a file
 ) -> str: # 64 hexadecimal digits
@@ -285,7 +285,7 @@ def publish(
     finally:
         for draft in drafts: draft.unlink(missing_ok=True)
 
-# %% ../nbs/09_paper.ipynb #b08044b1
+# %% ../nbs/09_paper.ipynb #aa0ca1cf
 @dataclass
 class Run:
     "A run of the paper: where things are, and the manifest."
@@ -319,7 +319,7 @@ class Run:
             write_json(self.manifest, self.folder/'manifest.json')
             return record
 
-# %% ../nbs/09_paper.ipynb #e60c198d
+# %% ../nbs/09_paper.ipynb #e8d63043
 def parameters(
     run: Run,
     step: Step,
@@ -352,7 +352,7 @@ def is_done(
     files = {run.results(step)/name: digest for name, digest in record['files'].items()}
     return all(p.is_file() and sha256(p) == digest for p, digest in files.items()) and (not data or record['data'] == data_key(step, run.scale, run.seed, run.root))
 
-# %% ../nbs/09_paper.ipynb #f22f578f
+# %% ../nbs/09_paper.ipynb #e6e863c1
 WORKER = 'import sys; from calm_nb.paper import run_notebook; run_notebook(*sys.argv[1:])'
 
 def start_chapter(
@@ -416,7 +416,7 @@ def failed(
     with contextlib.suppress(OSError): run.record(step, status=status, error=error)
     return run.manifest['steps'][step.name]
 
-# %% ../nbs/09_paper.ipynb #0c306413
+# %% ../nbs/09_paper.ipynb #b121234f
 def run_steps(
     run: Run,
     steps: list, # of Step, none before what it waits for
@@ -448,7 +448,7 @@ def _ended(step, record, status, say):
     status[step.name] = record['status']
     say(f"{step.name}: {record['status']}" + (f", {record['seconds']/60:.1f} min" if record['status'] == 'done' else f"\n    {record['error']}"))
 
-# %% ../nbs/09_paper.ipynb #5c0a7a08
+# %% ../nbs/09_paper.ipynb #76174448
 @contextlib.contextmanager
 def only_driver(
     folder, # of the run
@@ -463,7 +463,7 @@ def only_driver(
     try: write_json(dict(process=os.getpid()), holder); yield
     finally: holder.unlink(missing_ok=True); lock.release()
 
-# %% ../nbs/09_paper.ipynb #527d8630
+# %% ../nbs/09_paper.ipynb #6640c914
 def measured(
     run: Run,
     steps: list, # of Step
@@ -501,7 +501,7 @@ def show_plan(
     show_table(table, digits=0, title=f'scale {run.scale}, seed {run.seed}, {machine_class()}, {run.jobs} side by side; minutes are estimates, or measured here before')
     print(f'{len(todo)} of {len(steps)} steps to run: {sum(s.minutes for s in todo):.0f} min one after the other, about {makespan(todo, run.jobs):.0f} min side by side')
 
-# %% ../nbs/09_paper.ipynb #bbf8dc4e
+# %% ../nbs/09_paper.ipynb #6ec12c29
 def check_root(
     steps: list, # of Step
     root=None, # folder of the recordings
@@ -539,7 +539,7 @@ def side_by_side() -> int: # 2
     "How many steps this machine runs at a time: 1 on a GPU, else one a core, 4 at most."
     return 1 if best_device().type == 'cuda' else min(4, cores())
 
-# %% ../nbs/09_paper.ipynb #33f3b0b2
+# %% ../nbs/09_paper.ipynb #09fc7f6f
 NOISE = ('seconds', 'error')
 
 def share_manifest(
@@ -554,7 +554,7 @@ def share_manifest(
         shared[key] = dict(scale=run.scale, seed=run.seed, environments=old['environments'] | run.manifest['environments'], steps=dict(sorted((old['steps'] | steps).items())))
         return write_json(dict(sorted(shared.items())), path)
 
-# %% ../nbs/09_paper.ipynb #ecad2ca2
+# %% ../nbs/09_paper.ipynb #f966366b
 ITEMS = { # label -> title, chapter that makes it
     'fig:fig1': ('NQ network and its performance', '03'), 'fig:fig2': ('DAT network and CalM framework', '04'), 'fig:fig3': ('Forecasting', '05'), 'fig:fig4': ('Decoding', '06'), 'fig:fig5': ('Linear analysis', '07'),
     'tab:recon_std': ('Reconstruction (correlation)', '03'), 'tab:forecasting_std': ('Single-session forecasting (correlation)', '05'), 'tab:forecasting_stat': ('Multi-session forecasting and its test (correlation)', '05'),
@@ -585,7 +585,7 @@ class Published:
 
 SESSIONS = {('tseng', 'held-in'): 189, ('tseng', 'held-out'): 97, ('tseng', 'single'): 3, ('sun', 'held-in'): 30, ('sun', 'held-out'): 9, ('atanas', 'held-in'): 60, ('atanas', 'held-out'): 20, ('simulation', 'single'): 3}
 
-# %% ../nbs/09_paper.ipynb #04212ee6
+# %% ../nbs/09_paper.ipynb #3256185e
 def published_forecasts() -> list: # of Published
     "The correlations of forecasts (tab:forecasting_*)."
     from calm_nb.forecast import PUBLISHED
@@ -602,7 +602,7 @@ def published_decoding() -> list: # of Published
                       dict(split=split, variable=v, model=model, metric='r2'), sessions=SESSIONS[d, split])
             for (d, split, v), models in PUBLISHED.items() for model, (value, sd) in models.items()]
 
-# %% ../nbs/09_paper.ipynb #dc6e8f9a
+# %% ../nbs/09_paper.ipynb #a2c4c3eb
 _RECON = {'train': ((.9479, .0142), (.9486, .0147)), 'val': ((.9473, .0143), (.9479, .0149)), 'test': ((.9473, .0142), (.9482, .0147))}
 _CLASSES = {'neuron': {'mouse': (.224, .001), 'region': (.184, .001), 'layer': (.621, .002)}, 'session': {'mouse': (.930, .025), 'region': (.755, .025), 'layer': (1., 0.)}}
 _ABLATIONS = {'alpha': 'tab:alpha_ablation', 'nq': 'tab:ablationnq', 'dat': 'tab:ablationdat'}
@@ -622,7 +622,7 @@ def published() -> list: # of Published
     "All published numbers that a run can be put beside."
     return [*published_forecasts(), *published_decoding(), *published_rest()]
 
-# %% ../nbs/09_paper.ipynb #7218b7dd
+# %% ../nbs/09_paper.ipynb #6212a506
 @dataclass(frozen=True)
 class Ours:
     "A number of ours and where it comes from."
@@ -664,7 +664,7 @@ def rows_of(
         table = table[table[column] == value]
     return table
 
-# %% ../nbs/09_paper.ipynb #327e9cf4
+# %% ../nbs/09_paper.ipynb #d0e784a6
 def ours_of(
     p: Published,
     figures, # folder
@@ -688,7 +688,7 @@ def data_of(
     told = str(part.dataset.iloc[0]) if 'dataset' in part else label
     return told if kind_of(told) != kind_of(label) or told.startswith('simulation') else label
 
-# %% ../nbs/09_paper.ipynb #3e77bf61
+# %% ../nbs/09_paper.ipynb #dc48bf54
 NEURONS = 'smaller models and {} neurons instead of {}'
 
 def obstacles(
@@ -724,7 +724,7 @@ def attempt(
     fetch = f', after the download of {p.dataset}' if p.dataset in SOURCES and p.dataset != 'simulation' else ''
     return f'`calm_paper --scale paper --dataset {p.dataset} --only {chapter}`{fetch}'
 
-# %% ../nbs/09_paper.ipynb #17ffeff5
+# %% ../nbs/09_paper.ipynb #3c5e036a
 def origin(
     file: str, # below figures/: 'simulation-small/forecast_sessions.csv'
     figures, # folder
@@ -771,7 +771,7 @@ def line_of(
     if o is None: return Line(p.item, p.row, p.column, pm(p.value, p.sd), '–', '–', '–', '–', '–', word, why)
     return Line(p.item, p.row, p.column, pm(p.value, p.sd), pm(o.mean, o.sd), f'{o.n}, seed {" ".join(map(str, o.seeds)) or "?"}', f'{o.kind}: {o.label}', o.scale, origin(o.file, figures, shared), word, why)
 
-# %% ../nbs/09_paper.ipynb #d83b3b60
+# %% ../nbs/09_paper.ipynb #ce8c969c
 TESTS = (('tab:forecasting_stat', None, 'held-in', .0131, 7.82e-4), ('tab:forecasting_stat', None, 'held-out', .0061, .3684),
          *[('tab:decoding_stat', v, split, d, p) for split, rows in {'held-in': (('pitch', .0647, 2.09e-32), ('roll', .0790, 1.47e-32), ('yaw', .1223, 7.37e-30)), 'held-out': (('pitch', .0236, 2.59e-6), ('roll', .0534, 1.84e-10), ('yaw', .0592, 2.14e-7))}.items() for v, d, p in rows])
 
@@ -797,7 +797,7 @@ def test_line(
     word, why = ('not comparable', '; '.join(why)) if why else ('reached', 'same sign and significance') if same else ('not reached', 'another sign' if ours*difference <= 0 else 'not significant')
     return Line(item, f'CalM − {rival}', column, told, f'{ours:+.4f}, p = {t.p:.2g} {stars(t.p)}', f'{t.n}, seed {" ".join(map(str, o.seeds))}', f'{o.kind}: {o.label}', o.scale, origin(o.file, figures, shared), word, why)
 
-# %% ../nbs/09_paper.ipynb #43426922
+# %% ../nbs/09_paper.ipynb #4192374d
 def settings_published() -> dict: # label -> {row: (published, ours)}
     "The paper's tables of hyper-parameters beside the presets of scale `paper`."
     from calm_nb.baselines.decode import decode_recipe
@@ -829,7 +829,7 @@ def data_lines() -> list: # of Line
             for name, s, n, t in zip(PAPER[by][by], *(PAPER[by][c] for c in ('sessions', 'neurons', 'mean trial frames')))]
     return [Line(item, name, '', told, '–', '–', '–', '–', '–', 'not attempted', why) for item, name, told in rows]
 
-# %% ../nbs/09_paper.ipynb #0cb7e45c
+# %% ../nbs/09_paper.ipynb #414dcc52
 PANELS = ( # figure, panels, what, filed under, files, others; no file: a schematic or a chapter's own figure
     ('fig:fig1', 'A', 'NQ network', '', 'a schematic: chapter 03 says it in equations and code', ()), ('fig:fig1', 'B', 'reconstruction by set', 'tseng', 'recon.png', ('simulation', 'atanas', 'tseng-standin')), ('fig:fig1', 'C', 'example traces', '', 'drawn inside chapter 03, at the scale it was last run at', ()),
     ('fig:fig2', '', 'DAT network and framework', '', 'a schematic: chapter 04 says it in equations and code', ()), ('fig:fig3', 'A', 'how CalM forecasts', '', 'a schematic: chapter 05 says it in words and code', ()),
@@ -856,7 +856,7 @@ def figure_line(
         return Line(item, letters, what, '–', ', '.join(f'[{Path(f).name}]({f})' for f in found), '–', f'{kind_of(place)}: {place}', scale, origin(found[0], figures, shared), 'not comparable' if why else 'drawn', '; '.join(why)), found
     return Line(item, letters, what, '–', '–', '–', '–', '–', '–', 'not attempted', attempt(p)), []
 
-# %% ../nbs/09_paper.ipynb #240f4346
+# %% ../nbs/09_paper.ipynb #db5f2e8d
 NOTES = { # what no rule can know
     'tab:forecasting_std': 'The paper gives no time constant for its simulated network; ours, with τ = 1 s, decides how far ahead anything can be foreseen. The oracle of chapter 02 is the ceiling. The csv in the folder `simulation-hard` is for τ = 0.3 s.',
     'tab:forecasting_stat': 'POCO forecasts 24 frames, CalM to the end of the trial; `corr_shared` in the csv compares both on the frames they share.',
@@ -898,7 +898,7 @@ def item_md(
     rows = [[x.row, x.column, x.published, x.ours, x.count, x.data, x.scale, ref(x), f'**{x.word}**', x.why] for x in lines]
     return '\n\n'.join([title, md_table(rows, header), *note])
 
-# %% ../nbs/09_paper.ipynb #fd1cd36b
+# %% ../nbs/09_paper.ipynb #cbe1dde8
 def report_md(
     figures=None, # folder; None: figures/ of the project
 ) -> str: # Markdown; links are relative to the folder
@@ -945,7 +945,7 @@ def write_report(
         with atomic_path(figures/name) as draft: draft.write_text(content, encoding='utf-8')
     return figures/'report.html'
 
-# %% ../nbs/09_paper.ipynb #ae4a17ee
+# %% ../nbs/09_paper.ipynb #74bba373
 def draw_forecast(folder: Path): # holds its tables -> Figure
     "The forecasting figure, from saved tables; raises FileNotFoundError where they are missing."
     from calm_nb.forecast import figure_forecast
@@ -993,7 +993,7 @@ def redraw(
         files.append(save_figure(fig, Path(out or folder)/name))
     return files
 
-# %% ../nbs/09_paper.ipynb #a6dd04b3
+# %% ../nbs/09_paper.ipynb #804b7f8c
 def relink(
     html: str,
     up: str='', # what leads to the top of the repository: '../' in a notebook, '' in the README
@@ -1048,7 +1048,7 @@ def pages(
     with atomic_path(folder/'index.html') as draft: draft.write_text(front_page(top/'README.md', names), encoding='utf-8')
     return folder/'index.html'
 
-# %% ../nbs/09_paper.ipynb #dec9a1be
+# %% ../nbs/09_paper.ipynb #5436342a
 def command() -> argparse.ArgumentParser:
     "What `calm_paper` understands."
     words = lambda text: [w for w in re.split(r'[,\s]+', text) if w]

@@ -7,7 +7,7 @@ __all__ = ['DECODE_NETS', 'POYO_NAMES', 'DECODERS', 'frame_mse', 'validation_mse
            'clock', 'ClockAttention', 'PoyoTables', 'POYONet', 'poyo_from_published', 'POYOPlus', 'decoder',
            'tune_decoder']
 
-# %% ../../nbs/06a_decode_baselines.ipynb #bbfd55b7
+# %% ../../nbs/06a_decode_baselines.ipynb #4825dd42
 import itertools, math, re, zlib
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -25,14 +25,14 @@ from ..dat import adapt_training, dat_groups, table_key
 from ..decode import decode_targets, masked_mse, pad_trials
 from ..training import TrainConfig, fit as run_training
 
-# %% ../../nbs/06a_decode_baselines.ipynb #4f7633a5
+# %% ../../nbs/06a_decode_baselines.ipynb #97dea462
 def _variables(names):
     "Names as a tuple; a single name stands for itself; raises ValueError for none."
     names = (names,) if isinstance(names, str) else tuple(names)
     if not names: raise ValueError('no variables to decode: name at least one behaviour')
     return names
 
-# %% ../../nbs/06a_decode_baselines.ipynb #87734cb6
+# %% ../../nbs/06a_decode_baselines.ipynb #290c8f40
 def _asked(session, trials, neurons, name):
     "The z-scored traces of the trials; raises ValueError for trials that do not exist or another number of neurons."
     trials = np.arange(len(session)) if trials is None else np.atleast_1d(np.asarray(trials, dtype=int))
@@ -41,7 +41,7 @@ def _asked(session, trials, neurons, name):
     if session.n_neurons != neurons: raise ValueError(f'session {session.name!r} has {session.n_neurons} neurons and {name} was fitted on {neurons}: fit it again')
     return [session.trial(int(i)) for i in trials]
 
-# %% ../../nbs/06a_decode_baselines.ipynb #093f2a05
+# %% ../../nbs/06a_decode_baselines.ipynb #6dea7149
 def frame_mse(
     predictions: list, # of (T_i, D) arrays, z-scored
     targets: list, # of (T_i, D) arrays, NaN where undefined
@@ -62,7 +62,7 @@ def validation_mse(
     if not any(np.isfinite(p).any() for p in parts): raise ValueError(f'session {session.name!r}: no frame of the validation trials has {", ".join(variables)}')
     return float(np.nanmean(frame_mse(decoder.predict(session, trials), parts)))
 
-# %% ../../nbs/06a_decode_baselines.ipynb #acdc9f7f
+# %% ../../nbs/06a_decode_baselines.ipynb #618e0bc4
 def lag_design(
     trial: np.ndarray, # (T, N) z-scored
     lags: int=4, # frames of the past besides the present one
@@ -72,7 +72,7 @@ def lag_design(
     if lags < 0 or ahead < 0: raise ValueError(f'lags={lags}, ahead={ahead}: expected 0 or more')
     return lagged(np.pad(trial, ((lags, ahead + 1), (0, 0)), mode='edge'), lags + ahead + 1)[0]
 
-# %% ../../nbs/06a_decode_baselines.ipynb #14365686
+# %% ../../nbs/06a_decode_baselines.ipynb #eb24797b
 def lag_moments(
     session, # Session
     targets: np.ndarray, # (T, D) of the whole session, NaN where undefined
@@ -90,7 +90,7 @@ def lag_moments(
         xx, xy, yy = xx + x.T@x, xy + x.T@y, yy + y.T@y
     return xx, xy, yy
 
-# %% ../../nbs/06a_decode_baselines.ipynb #d71fe2d1
+# %% ../../nbs/06a_decode_baselines.ipynb #4fed48dd
 def lag_error(
     coef: np.ndarray, # (k, D)
     xx: np.ndarray, # (k, k)
@@ -108,7 +108,7 @@ def _both_moments(session, targets, variables, lags, ahead):
                                           + (' at once: decode them one by one' if len(variables) > 1 else ''))
     return both
 
-# %% ../../nbs/06a_decode_baselines.ipynb #232fa2b8
+# %% ../../nbs/06a_decode_baselines.ipynb #8f19e7e3
 @dataclass
 class LagFit:
     "Coefficients of lagged rows."
@@ -119,7 +119,7 @@ class LagFit:
     parts: tuple      # the numbers learned
     rank: int = None  # of the coefficients, where it was chosen; one a group of variables
 
-# %% ../../nbs/06a_decode_baselines.ipynb #f638cc76
+# %% ../../nbs/06a_decode_baselines.ipynb #e54564a8
 @dataclass
 class LagDecoder(Baseline):
     "What the linear decoders share: one fit a session; a prediction is a product with the lagged rows. Subclasses write `solve`."
@@ -148,7 +148,7 @@ class LagDecoder(Baseline):
         fit = fitted(self.fits, session, self.name)
         return [(lag_design(x, self.lags, self.ahead) @ fit.coef).astype(np.float32) for x in _asked(session, trials, fit.neurons, self.name)]
 
-# %% ../../nbs/06a_decode_baselines.ipynb #68594255
+# %% ../../nbs/06a_decode_baselines.ipynb #7b2103dd
 @dataclass
 class GLM(LagDecoder):
     "Ridge regression of each behaviour on the last frames; the penalty of each variable by validation MSE."
@@ -170,7 +170,7 @@ class GLM(LagDecoder):
             for a, e in zip(self.alphas, tried): errors[a][cols] = e
         return LagFit(coef, alpha, errors, session.n_neurons, (coef,))
 
-# %% ../../nbs/06a_decode_baselines.ipynb #10558bfd
+# %% ../../nbs/06a_decode_baselines.ipynb #ec2d4400
 @dataclass
 class GLMWindow(GLM):
     "GLM that sees the frames which the tokens under CalM's published head hold, 7 to either side; not causal, not in the paper."
@@ -179,7 +179,7 @@ class GLMWindow(GLM):
     name: str = 'GLM-window'
     ahead: int = 7
 
-# %% ../../nbs/06a_decode_baselines.ipynb #d27c38b7
+# %% ../../nbs/06a_decode_baselines.ipynb #b000f433
 def rank_solve(
     xx: np.ndarray, # (k, k) X'X; column 0 of X is 1
     xy: np.ndarray, # (k, D) X'Y
@@ -200,7 +200,7 @@ def rank_coef(
     B = B @ V[:, :rank] @ V[:, :rank].T
     return np.concatenate([(my - mx @ B)[None], B])
 
-# %% ../../nbs/06a_decode_baselines.ipynb #31d571ef
+# %% ../../nbs/06a_decode_baselines.ipynb #4da46fb9
 @dataclass
 class RRR(LagDecoder):
     "Reduced-rank regression on the last frames, closed form; penalty and rank by validation MSE."
@@ -229,7 +229,7 @@ class RRR(LagDecoder):
         coef = rank_coef(solved[a], r)
         return LagFit(coef, np.full(D, a), errors, session.n_neurons, (B @ V[:, :r], V[:, :r], coef[0]), r)
 
-# %% ../../nbs/06a_decode_baselines.ipynb #5e632ebd
+# %% ../../nbs/06a_decode_baselines.ipynb #92d5a83f
 @dataclass(frozen=True)
 class DecodeRecipe(Recipe):
     "Sizes and training of a network decoder."
@@ -258,7 +258,7 @@ def decode_recipe(
     decays = dict(tiny=(0.,), small=(0., 1e-3), paper=(0., 1e-5, 1e-4, 1e-3))[scale] if family == 'TCN' else (0.,)
     return DecodeRecipe({**net, **smaller}, training, batch, epochs, evaluations, decays=decays)
 
-# %% ../../nbs/06a_decode_baselines.ipynb #0ac7499c
+# %% ../../nbs/06a_decode_baselines.ipynb #c29d96cf
 class TrialBatches:
     "Batches (x (B, T, N), y (B, T, D), lengths (B,), session name), a pure function of the step; raises ValueError as the targets do."
     def __init__(self,
@@ -283,7 +283,7 @@ class TrialBatches:
         x, y = pad_trials([self.sessions[name].window(a, b) for a, b in spans], 0.), pad_trials([self.targets[name][a:b] for a, b in spans])
         return x, y, torch.tensor([b - a for a, b in spans]), name
 
-# %% ../../nbs/06a_decode_baselines.ipynb #7bdc8825
+# %% ../../nbs/06a_decode_baselines.ipynb #d82a190c
 @dataclass
 class NetworkDecoder(Baseline):
     "A decoder trained by gradient; subclasses write `build` and `answer`."
@@ -309,7 +309,7 @@ class NetworkDecoder(Baseline):
         altered(self.recipe, **rest)
         return super().varied(**{'changes': {**self.changes, **rest}, **{k: v for k, v in changes.items() if k not in rest}})
 
-# %% ../../nbs/06a_decode_baselines.ipynb #d7dc88cf
+# %% ../../nbs/06a_decode_baselines.ipynb #1d1c0d30
 def _learn(self, sessions):
     "Train one model a session, or one for all; returns the seconds of training."
     if not sessions: raise ValueError(f'{self.name}: no sessions to fit on')
@@ -331,7 +331,7 @@ def _train_best(self, key, sessions):
 
 NetworkDecoder.learn, NetworkDecoder.train_best = _learn, _train_best
 
-# %% ../../nbs/06a_decode_baselines.ipynb #65eaa3af
+# %% ../../nbs/06a_decode_baselines.ipynb #ecba2e87
 def _place(self, key, batches):
     "The folder of one training, named by all that decides its result, or None."
     if self.folder is None: return None
@@ -362,7 +362,7 @@ def _validator(self, sessions):
 NetworkDecoder.train = _train
 _VERSION = 1 # raise it when a change to this module makes old checkpoints wrong
 
-# %% ../../nbs/06a_decode_baselines.ipynb #c898de22
+# %% ../../nbs/06a_decode_baselines.ipynb #00515f45
 def _model_for(self, session):
     "The module that serves a session."
     if self.scope == 'session': return fitted(self.models, session, self.name)
@@ -385,7 +385,7 @@ def _predict(self,
 
 NetworkDecoder.model_for, NetworkDecoder.predict = _model_for, _predict
 
-# %% ../../nbs/06a_decode_baselines.ipynb #51565d5a
+# %% ../../nbs/06a_decode_baselines.ipynb #d8491c19
 class CausalBlock(nn.Module):
     "Two weight-normalised causal convolutions, added to the input."
     def __init__(self, inputs, hidden, kernel, dilation, dropout):
@@ -415,7 +415,7 @@ class ResidualTCN(nn.Module):
     def forward(self, x): return self.read(self.blocks(x.swapaxes(1, 2)).swapaxes(1, 2)) # (B, T, N) -> (B, T, D)
     def neurons(self, name): return self.inputs
 
-# %% ../../nbs/06a_decode_baselines.ipynb #32574799
+# %% ../../nbs/06a_decode_baselines.ipynb #19426504
 @dataclass
 class TCNDecoder(NetworkDecoder):
     "A residual causal network, one a session; checkpoint and weight decay by validation MSE."
@@ -423,7 +423,7 @@ class TCNDecoder(NetworkDecoder):
     def build(self, sessions): return ResidualTCN(next(iter(sessions.values())).n_neurons, len(self.variables), **self.recipe.net)
     def answer(self, model, x, lengths, name): return model(x)
 
-# %% ../../nbs/06a_decode_baselines.ipynb #29c01c55
+# %% ../../nbs/06a_decode_baselines.ipynb #aac5b50b
 def poyo_omega(
     head: int, # size of a head, a multiple of 4
     shortest: float=1e-4, # period, s
@@ -442,7 +442,7 @@ def clock(
     angles = times.float()[:, None]*omega.float()
     return angles.cos().to(omega.dtype), angles.sin().to(omega.dtype)
 
-# %% ../../nbs/06a_decode_baselines.ipynb #eceac428
+# %% ../../nbs/06a_decode_baselines.ipynb #84cd28b9
 class ClockAttention(TimedAttention):
     "POCO's attention with the clock handed in, a mask for ragged trials, and dropout of its weights."
     def __init__(self, dim, heads=1, head=64, values=True, cross=True, dropout=0.):
@@ -463,7 +463,7 @@ class ClockAttention(TimedAttention):
         y = F.scaled_dot_product_attention(turn(q, mine), turn(k, theirs), turn(v, theirs) if self.values else v, attn_mask=mask, dropout_p=self.dropout if self.training else 0.)
         return self.out(rearrange(turn(y, mine, back=True) if self.values else y, 'b h s d -> b s (h d)'))
 
-# %% ../../nbs/06a_decode_baselines.ipynb #be31e409
+# %% ../../nbs/06a_decode_baselines.ipynb #40df469d
 class PoyoTables(nn.Module):
     "Embeddings of one session: a row of d/2 for every neuron, and one of d for the session."
     def __init__(self,
@@ -495,7 +495,7 @@ class POYONet(nn.Module):
         known = ', '.join(map(repr, list(self.tables)[:8])) or 'none'
         raise ValueError(f'POYO+ has no embeddings for session {name!r} (it has them for {known}): call fit([session]) to adapt it')
 
-# %% ../../nbs/06a_decode_baselines.ipynb #25f6edfd
+# %% ../../nbs/06a_decode_baselines.ipynb #76c505a6
 def _grid(self, frames, rate):
     "How many latent steps trials of so many frames take."
     return torch.ceil(torch.as_tensor(frames)/rate/self.step - 1e-6).clamp(min=1).long()
@@ -531,7 +531,7 @@ def _poyo_forward(self,
 
 POYONet.grid, POYONet.kept, POYONet.forward = _grid, _kept, _poyo_forward
 
-# %% ../../nbs/06a_decode_baselines.ipynb #3e947f2c
+# %% ../../nbs/06a_decode_baselines.ipynb #8b232623
 POYO_NAMES = {r'^input_value_map': 'value', r'^latent_emb\.weight': 'latents', r'^rotary_emb\.omega': 'omega', r'^task_emb\.weight': 'task', r'^unit_emb\.weight': 'tables.all.neurons', r'^session_emb\.weight': 'tables.all.session',
     r'^enc_atn': 'read', r'^enc_ffn': 'read_ffn', r'^dec_atn': 'ask', r'^dec_ffn': 'ask_ffn', r'^proc_layers': 'layers', r'^readout\.projections\.\w+': 'readout',
     r'(ffn|layers\.\d+\.1)\.0\.': r'\1.norm.', r'(ffn|layers\.\d+\.1)\.1\.net\.0': r'\1.up', r'(ffn|layers\.\d+\.1)\.1\.net\.3': r'\1.down', r'\.to_': '.'} # published name -> ours, as patterns, applied in this order
@@ -564,7 +564,7 @@ def poyo_from_published(
     except (KeyError, RuntimeError) as error: raise ValueError(f'weights of another model than POYO+: {error}') from error
     return net.eval()
 
-# %% ../../nbs/06a_decode_baselines.ipynb #1fcbc8ea
+# %% ../../nbs/06a_decode_baselines.ipynb #de8b9f5b
 @dataclass
 class POYOPlus(NetworkDecoder):
     "POYO+ for calcium: one model for all sessions, or one a session; reads the whole trial; a later `fit` adapts to new sessions by new rows alone."
@@ -600,7 +600,7 @@ class POYOPlus(NetworkDecoder):
             for p in old: p.requires_grad_(True)
         return self.results['all'].seconds
 
-# %% ../../nbs/06a_decode_baselines.ipynb #4db149ee
+# %% ../../nbs/06a_decode_baselines.ipynb #9377e423
 DECODERS = {'GLM': GLM, 'GLM-window': GLMWindow, 'RRR': RRR, 'TCN': TCNDecoder, 'POYO+': POYOPlus} # names as in figures
 
 def decoder(
@@ -616,7 +616,7 @@ def decoder(
     options = dict(scale=resolve_scale(scale), seed=seed, folder=folder)
     return make(variables, **{f.name: options[f.name] for f in fields(make) if f.name in options}).varied(**changes)
 
-# %% ../../nbs/06a_decode_baselines.ipynb #7ab25876
+# %% ../../nbs/06a_decode_baselines.ipynb #3fbb26fd
 def tune_decoder(
     decoder: Baseline, # its settings are kept where the grid does not name them
     sessions, # iterable of Session
