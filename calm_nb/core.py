@@ -6,7 +6,7 @@ __all__ = ['SCALES', 'COLORS', 'choose', 'in_test', 'resolve_scale', 'seed_every
            'pearson', 'mse', 'r2', 'mean_sd', 'save_table', 'show_table', 'use_style', 'save_figure', 'mark_standin']
 
 # %% ../nbs/00_core.ipynb #1e85bd86
-import atexit, contextlib, dataclasses, difflib, functools, hashlib, json, os, random, tempfile
+import atexit, contextlib, dataclasses, difflib, functools, hashlib, json, os, random, re, tempfile
 from pathlib import Path
 import numpy as np
 
@@ -281,6 +281,13 @@ def use_style():
         'axes.linewidth': .8, 'lines.linewidth': 1.2, 'svg.hashsalt': 'calm_nb', 'svg.fonttype': 'none'})
 
 # %% ../nbs/00_core.ipynb #1a7fdc3a
+_HASHED = re.compile(r'(?<=["#])[A-Za-z](?:[0-9a-f]+_[0-9a-f]+_)?[0-9a-f]{10}(?=[")])')
+
+def _number_ids(svg: str): # text of an SVG file -> the same with plain ids
+    "Ids that matplotlib hashes from unrounded coordinates, numbered as they appear: the layout solver's last bit, which varies, stays out of the file."
+    known = {}
+    return _HASHED.sub(lambda m: known.setdefault(m[0], f'{m[0][0]}{len(known) + 1}'), svg)
+
 def save_figure(
     fig, # matplotlib Figure
     path, # file to write, with or without suffix
@@ -292,6 +299,7 @@ def save_figure(
     for suffix, metadata in (('.svg', {'Date': None}), ('.png', {'Software': None})):
         with atomic_path(stem.with_name(stem.name + suffix)) as draft:
             with plt.rc_context({'svg.hashsalt': 'calm_nb'}): fig.savefig(draft, metadata=metadata)
+            if suffix == '.svg': draft.write_text(_number_ids(draft.read_text(encoding='utf-8')), encoding='utf-8')
     plt.close(fig)
     return stem.with_name(stem.name + '.png')
 
