@@ -88,7 +88,7 @@ def matched_pieces(
     cut = np.array(cut, int).reshape(-1, 3)
     return cut[:, :2], cut[:, 2] > 0
 
-# %% ../nbs/07_interpret.ipynb #50249d9e
+# %% ../nbs/07_interpret.ipynb #d442f14a
 def _column(session, table, name, what):
     "A column, or an error that says what there is instead."
     columns = getattr(session, table)
@@ -124,7 +124,7 @@ def _spell_samples(session, c):
 def tuning(
     session, # Session
     contrast: Contrast,
-    order=None, # (n,) the conditions' places after a shuffle; None: as they are
+    order=None, # n -> (n,) the conditions' places after a shuffle of n samples; None: as they are
 ) -> np.ndarray: # (N,)
     "d' of each neuron from training trials; raises ValueError where a variable is missing, has a single class, or fewer than two samples of one."
     activity, first = (_trial_samples if contrast.column else _spell_samples)(session, contrast)
@@ -132,7 +132,7 @@ def tuning(
     counts = [(first & usable).sum(), (~first & usable).sum()]
     if min(counts) < 2:
         raise ValueError(f'session {session.name}: {contrast.name} is {contrast.first} in {counts[0]} and {contrast.second} in {counts[1]} training samples; d\' needs at least 2 of each')
-    return dprime(activity, first if order is None else first[order])
+    return dprime(activity, first if order is None else first[order(len(first))])
 
 # %% ../nbs/07_interpret.ipynb #134caf16
 def recorded(
@@ -363,7 +363,7 @@ def lda_by_session(
     mean = {k: float(np.mean([f[k] for f in found])) for k in found[0]}
     return points, drawn, mean | dict(angle=degrees_between(*drawn), angle_unscaled=float(np.degrees(np.arccos(fitted))))
 
-# %% ../nbs/07_interpret.ipynb #1fac0b2b
+# %% ../nbs/07_interpret.ipynb #87b7d27f
 ANGLES = ('angle', 'angle_unscaled') # quantities whose target is 90°
 VARIANTS = ('pooled', 'aligned', 'by session')
 
@@ -376,6 +376,7 @@ def lda_analysis(
     seed: int=0,
     variant: str='pooled', # one plane; 'aligned': the sessions' signs turned first; 'by session': a plane each
     components: int=50,
+    least: int=MIN_CLASS, # neurons of each class to learn from
 ) -> dict: # points, axes, learn, d (signs turned), stats {quantity: (value, p)}, nulls {quantity: (shuffles,)}
     "Plane, axes and their tests; p of an angle is that of a distance to 90° as small as the observed; raises ValueError as `lda_axes`."
     choose('variant', variant, VARIANTS)
@@ -384,7 +385,7 @@ def lda_analysis(
     turned = lambda t: t*aligned_signs(parts, t, sessions, learn) if variant == 'aligned' else t
     ask = (lambda t, least: lda_by_session(x, t, sessions, learn, least, components)) if variant == 'by session' else (lambda t, least: lda_axes(parts, t, learn, least))
     truth = turned(d)
-    points, axes, seen = ask(truth, MIN_CLASS)
+    points, axes, seen = ask(truth, least)
     null = [ask(turned(d[permuted(sessions, rng)]), 0)[2] for _ in range(shuffles)]
     nulls = {k: np.array([row[k] for row in null]) for k in seen}
     distance = lambda k, v: -np.abs(np.asarray(v) - 90) if k in ANGLES else np.asarray(v)
@@ -423,15 +424,14 @@ def readout(
         return np.mean([[*pearson(g, t[b], axis=0), np.degrees(np.arccos(pearson(*g.T)))] for g, (_, b) in zip(guess, parts)], 0)
     return ask_all(d), np.array([ask_all(d[permuted(sessions, rng)]) for _ in range(shuffles)]).reshape(-1, 3)
 
-# %% ../nbs/07_interpret.ipynb #5325247f
+# %% ../nbs/07_interpret.ipynb #4b8d50ef
 def moved_tuning(
     session, # Session
     contrast: Contrast,
     by: float, # part of the training samples, 0 to 1
 ) -> np.ndarray: # (N,)
     "d' with the conditions moved on, circularly; raises ValueError as `tuning` does."
-    n = len((_trial_samples if contrast.column else _spell_samples)(session, contrast)[1])
-    return tuning(session, contrast, np.roll(np.arange(n), round(by*n)))
+    return tuning(session, contrast, lambda n: np.roll(np.arange(n), round(by*n)))
 
 def moved_readout(
     x, # (n, d) embeddings of some sessions, in their order
@@ -439,24 +439,29 @@ def moved_readout(
     contrasts, # two Contrasts
     moves, # parts, see moved_tuning
     seed: int=0,
-): # DataFrame: by, variable, value; by = 0 is the truth
-    "`readout` of d' as it is and after the conditions were moved on."
+    planes=VARIANTS, # of lda_analysis, asked besides
+): # DataFrame: measure, by, variable, value; by = 0 is the truth
+    "`readout`, and the correlations along the axes of discriminant planes, of d' as it is and after the conditions were moved on."
     import pandas as pd
     names, rows = np.concatenate([[s.name]*s.n_neurons for s in sessions]), []
     for by in (0., *moves):
         d = np.stack([np.concatenate([moved_tuning(s, c, by) for s in sessions]) for c in contrasts], 1)
-        rows += [dict(by=by, variable=c.name, value=v) for c, v in zip(contrasts, readout(x, d, names, 0, seed)[0])]
+        found = dict(readout=readout(x, d, names, 0, seed)[0])
+        for v in planes:
+            stats = lda_analysis(x, d, names, None, 0, seed, v, least=0)['stats'] # a move may leave a class empty
+            found[f'LDA, {v}'] = [stats[f'correlation_{k}'][0] for k in (1, 2)]
+        rows += [dict(measure=m, by=by, variable=c.name, value=v) for m, values in found.items() for c, v in zip(contrasts, values)]
     return pd.DataFrame(rows)
 
 def moved_results(
-    moved, # DataFrame: split, by, variable, value
-): # DataFrame, a row a split and variable
-    "The readout of the truth beside those of moved conditions; p is (1 + as high) over (1 + moves)."
+    moved, # DataFrame: split, measure, by, variable, value
+): # DataFrame, a row a split, measure and variable
+    "The correlation with the true d' beside those with d' of moved conditions; p is (1 + as high) over (1 + moves)."
     import pandas as pd
     rows = []
-    for (split, variable), g in moved.groupby(['split', 'variable'], sort=False):
+    for (split, measure, variable), g in moved.groupby(['split', 'measure', 'variable'], sort=False):
         seen, null = g[g.by == 0].value.item(), g[g.by > 0].value
-        rows.append(dict(split=split, variable=variable, readout=seen, moved=null.median(), highest=null.max(), p=p_value(seen, null.to_numpy()), moves=len(null)))
+        rows.append(dict(split=split, measure=measure, variable=variable, correlation=seen, moved=null.median(), highest=null.max(), p=p_value(seen, null.to_numpy()), moves=len(null)))
     return pd.DataFrame(rows)
 
 # %% ../nbs/07_interpret.ipynb #a6f85fef
