@@ -4,17 +4,17 @@
 __all__ = ['PLANNED', 'OPTIONAL', 'PACKAGES', 'WORKER', 'NOISE', 'ITEMS', 'SESSIONS', 'NEURONS', 'TESTS', 'PANELS', 'NOTES',
            'WORDS', 'STYLE', 'DRAWN', 'Step', 'plan', 'makespan', 'notebook_of', 'code_of', 'parameters_of', 'root_of',
            'lacking', 'package_folder', 'modules_of', 'code_key', 'data_key', 'cores', 'threads', 'machine_class',
-           'environment', 'commit_of', 'run_notebook', 'failure_of', 'sha256', 'publish', 'Run', 'parameters',
-           'identity', 'is_done', 'start_chapter', 'settle', 'execute', 'failed', 'run_steps', 'only_driver',
-           'measured', 'dry_run', 'show_plan', 'check_root', 'run_paper', 'side_by_side', 'share_manifest', 'Published',
-           'published_forecasts', 'published_decoding', 'published_rest', 'published', 'Ours', 'kind_of', 'read_csvs',
-           'rows_of', 'ours_of', 'data_of', 'obstacles', 'reading', 'attempt', 'origin', 'Line', 'pm', 'line_of',
-           'test_line', 'settings_published', 'settings_lines', 'data_lines', 'figure_line', 'report_lines', 'md_table',
-           'item_md', 'report_md', 'downloads_md', 'embed', 'write_report', 'draw_forecast', 'draw_decode',
-           'draw_ablation', 'draw_recon', 'draw_interpret', 'redraw', 'relink', 'bar', 'notebook_page', 'front_page',
-           'pages', 'command', 'main', 'closing']
+           'environment', 'commit_of', 'run_notebook', 'failure_of', 'publish', 'Run', 'parameters', 'identity',
+           'is_done', 'start_chapter', 'settle', 'execute', 'failed', 'run_steps', 'only_driver', 'measured', 'dry_run',
+           'show_plan', 'check_root', 'run_paper', 'side_by_side', 'share_manifest', 'Published', 'published_forecasts',
+           'published_decoding', 'published_rest', 'published', 'Ours', 'kind_of', 'read_csvs', 'rows_of', 'ours_of',
+           'data_of', 'obstacles', 'reading', 'attempt', 'origin', 'Line', 'pm', 'line_of', 'test_line',
+           'settings_published', 'settings_lines', 'data_lines', 'figure_line', 'report_lines', 'md_table', 'item_md',
+           'report_md', 'downloads_md', 'embed', 'write_report', 'draw_forecast', 'draw_decode', 'draw_ablation',
+           'draw_recon', 'draw_interpret', 'redraw', 'relink', 'bar', 'notebook_page', 'front_page', 'pages', 'command',
+           'main', 'closing']
 
-# %% ../nbs/09_paper.ipynb #f3d83e61
+# %% ../nbs/09_paper.ipynb #56ea3cf2
 import argparse, ast, base64, concurrent.futures, contextlib, hashlib, importlib.metadata, importlib.util, json, os, platform, re, shutil, signal, subprocess, sys, tempfile, threading, time
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, partial
@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from .core import *
-from .data import SOURCES, data_root, fingerprint_of
+from .data import SOURCES, checksum_of, data_root, fingerprint_of
 
 # %% ../nbs/09_paper.ipynb #808b8b56
 @dataclass(frozen=True)
@@ -260,17 +260,11 @@ def failure_of(
     lines = [line for line in str(log).splitlines() if line.strip()]
     return (lines[-1] if lines else f'the process ended with status {code} and said nothing')[:500]
 
-# %% ../nbs/09_paper.ipynb #6f1c377c
-def sha256(
-    path, # a file
-) -> str: # 64 hexadecimal digits
-    "The SHA-256 of a file's content."
-    with open(path, 'rb') as f: return hashlib.file_digest(f, 'sha256').hexdigest()
-
+# %% ../nbs/09_paper.ipynb #44d49231
 def publish(
     results, # folder of a step's results
     target, # folder in figures/
-) -> dict: # file -> SHA-256
+) -> dict: # file -> 'sha256:…'
     "Put a step's results where they belong, all of them or none; raises OSError where the disk refuses, and leaves the old ones."
     results, target, drafts = Path(results), Path(target), {}
     try:
@@ -281,7 +275,7 @@ def publish(
             shutil.copyfile(file, next(reversed(drafts)))
             with open(next(reversed(drafts)), 'rb') as f: os.fsync(f.fileno())
         for draft, goal in drafts.items(): os.replace(draft, goal)
-        return {goal.relative_to(target).as_posix(): sha256(goal) for goal in drafts.values()}
+        return {goal.relative_to(target).as_posix(): checksum_of(goal) for goal in drafts.values()}
     finally:
         for draft in drafts: draft.unlink(missing_ok=True)
 
@@ -319,7 +313,7 @@ class Run:
             write_json(self.manifest, self.folder/'manifest.json')
             return record
 
-# %% ../nbs/09_paper.ipynb #e8d63043
+# %% ../nbs/09_paper.ipynb #2d212ff8
 def parameters(
     run: Run,
     step: Step,
@@ -350,7 +344,7 @@ def is_done(
     record = run.manifest['steps'].get(step.name, {})
     if record.get('status') != 'done' or any(record.get(k) != v for k, v in identity(run, step).items()): return False
     files = {run.results(step)/name: digest for name, digest in record['files'].items()}
-    return all(p.is_file() and sha256(p) == digest for p, digest in files.items()) and (not data or record['data'] == data_key(step, run.scale, run.seed, run.root))
+    return all(p.is_file() and checksum_of(p) == digest for p, digest in files.items()) and (not data or record['data'] == data_key(step, run.scale, run.seed, run.root))
 
 # %% ../nbs/09_paper.ipynb #e6e863c1
 WORKER = 'import sys; from calm_nb.paper import run_notebook; run_notebook(*sys.argv[1:])'
@@ -416,7 +410,7 @@ def failed(
     with contextlib.suppress(OSError): run.record(step, status=status, error=error)
     return run.manifest['steps'][step.name]
 
-# %% ../nbs/09_paper.ipynb #b121234f
+# %% ../nbs/09_paper.ipynb #5fe49be6
 def run_steps(
     run: Run,
     steps: list, # of Step, none before what it waits for
@@ -427,7 +421,7 @@ def run_steps(
     status, waiting, busy = {}, [], {}
     for s in steps:
         if why := lacking(s, run.notebooks, run.root): status[s.name] = failed(run, s, why, 'missing')['status']
-        elif _kept(run, s): status[s.name] = 'kept'; say(f'{s.name}: done before, kept')
+        elif _is_done(run, s): status[s.name] = 'kept'; say(f'{s.name}: done before, kept')
         else: waiting.append(s)
     with concurrent.futures.ThreadPoolExecutor(run.jobs) as pool:
         while waiting or busy:
@@ -440,8 +434,8 @@ def run_steps(
             for future in concurrent.futures.wait(busy, return_when='FIRST_COMPLETED').done: _ended(busy.pop(future), future.result(), status, say)
     return status
 
-def _kept(run, step):
-    try: return is_done(run, step)
+def _is_done(run, step, data=True):
+    try: return is_done(run, step, data)
     except ValueError: return False  # a chapter without a parameter it needs: running it says so
 
 def _ended(step, record, status, say):
@@ -463,7 +457,7 @@ def only_driver(
     try: write_json(dict(process=os.getpid()), holder); yield
     finally: holder.unlink(missing_ok=True); lock.release()
 
-# %% ../nbs/09_paper.ipynb #6640c914
+# %% ../nbs/09_paper.ipynb #b59e9b21
 def measured(
     run: Run,
     steps: list, # of Step
@@ -483,13 +477,9 @@ def dry_run(
     rows = []
     for s in steps:
         why = lacking(s, run.notebooks, run.root)
-        now = 'no notebook' if why.startswith('chapter') else 'no recordings' if why else 'done' if _quick(run, s) else 'to run'
+        now = 'no notebook' if why.startswith('chapter') else 'no recordings' if why else 'done' if _is_done(run, s, data=False) else 'to run'
         rows.append((s.name, s.dataset, ' '.join(f'{k}={v}' for k, v in s.params.items()), s.minutes, now))
     return pd.DataFrame(rows, columns=['step', 'data set', 'with', 'minutes', 'now'])
-
-def _quick(run, step):
-    try: return is_done(run, step, data=False)
-    except ValueError: return False
 
 def show_plan(
     run: Run,
@@ -585,12 +575,12 @@ class Published:
 
 SESSIONS = {('tseng', 'held-in'): 189, ('tseng', 'held-out'): 97, ('tseng', 'single'): 3, ('sun', 'held-in'): 30, ('sun', 'held-out'): 9, ('atanas', 'held-in'): 60, ('atanas', 'held-out'): 20, ('simulation', 'single'): 3}
 
-# %% ../nbs/09_paper.ipynb #3256185e
+# %% ../nbs/09_paper.ipynb #8d11dbb8
 def published_forecasts() -> list: # of Published
     "The correlations of forecasts (tab:forecasting_*)."
     from calm_nb.forecast import PUBLISHED
     table = lambda d, split: 'tab:forecasting_std' if split == 'single' else 'tab:forecasting_stat' if d == 'tseng' else f'tab:forecasting_{d}'
-    return [Published(table(d, split), model, dict(simulation='simulation').get(d, 'real') if split == 'single' else split, value, sd, d, f'{d}-single' if (d, split) == ('tseng', 'single') else d, (f'{d}-standin',),
+    return [Published(table(d, split), model, ('simulation' if d == 'simulation' else 'real') if split == 'single' else split, value, sd, d, f'{d}-single' if (d, split) == ('tseng', 'single') else d, (f'{d}-standin',),
                       'forecast_sessions.csv', dict(split=split, model=model, metric=('corr', 'corr_shared')), sessions=SESSIONS[d, split])
             for (d, split), models in PUBLISHED.items() for model, (value, sd) in models.items()]
 
@@ -602,20 +592,20 @@ def published_decoding() -> list: # of Published
                       dict(split=split, variable=v, model=model, metric='r2'), sessions=SESSIONS[d, split])
             for (d, split, v), models in PUBLISHED.items() for model, (value, sd) in models.items()]
 
-# %% ../nbs/09_paper.ipynb #a2c4c3eb
+# %% ../nbs/09_paper.ipynb #7cdc3cd2
 _RECON = {'train': ((.9479, .0142), (.9486, .0147)), 'val': ((.9473, .0143), (.9479, .0149)), 'test': ((.9473, .0142), (.9482, .0147))}
-_CLASSES = {'neuron': {'mouse': (.224, .001), 'region': (.184, .001), 'layer': (.621, .002)}, 'session': {'mouse': (.930, .025), 'region': (.755, .025), 'layer': (1., 0.)}}
 _ABLATIONS = {'alpha': 'tab:alpha_ablation', 'nq': 'tab:ablationnq', 'dat': 'tab:ablationdat'}
 _SCORES = {'recon': 'NQ reconstruction', 'corr': 'DAT forecast', 'poco_corr': 'POCO forecast', 'r2': 'mean decoding R²'}
 
 def published_rest() -> list: # of Published
     "Reconstruction, ablations and classification."
     from calm_nb.ablation import PUBLISHED
+    from calm_nb.interpret import PUBLISHED_PROBES
     beside = ('simulation', 'atanas', 'tseng-standin')
     recon = [Published('tab:recon_std', part, split, *x, others=beside, file='recon_sessions.csv', rows=dict(split=split, part=part), sessions=SESSIONS['tseng', split]) for part, pair in _RECON.items() for split, x in zip(('held-in', 'held-out'), pair)]
     ablated = [Published(_ABLATIONS[table], name, _SCORES[metric], *x, others=beside, file='ablation.csv', rows=dict(table=table, variant=name, metric=metric), sessions=3 if table == 'alpha' else 12) for (table, name, metric), x in PUBLISHED.items()]
     probes = [Published('tab:classify', f'{kind} embedding', what, *x, others=('simulation-task', 'tseng-standin'), file='interpret_probes.csv', rows=dict(embedding=kind, label=what, folding='plain'), measure='accuracy',
-                        sessions=273770 if kind == 'neuron' else 286, unit='neurons' if kind == 'neuron' else 'sessions') for kind, row in _CLASSES.items() for what, x in row.items()]
+                        sessions=273770 if kind == 'neuron' else 286, unit='neurons' if kind == 'neuron' else 'sessions') for (kind, what), x in PUBLISHED_PROBES.items()]
     return [*recon, *ablated, *probes]
 
 def published() -> list: # of Published
@@ -724,7 +714,7 @@ def attempt(
     fetch = f', after the download of {p.dataset}' if p.dataset in SOURCES and p.dataset != 'simulation' else ''
     return f'`calm_paper --scale paper --dataset {p.dataset} --only {chapter}`{fetch}'
 
-# %% ../nbs/09_paper.ipynb #3c5e036a
+# %% ../nbs/09_paper.ipynb #c60f7ab2
 def origin(
     file: str, # below figures/: 'simulation-small/forecast_sessions.csv'
     figures, # folder
@@ -735,7 +725,7 @@ def origin(
     shared = shared if shared is not None else read_json(p) if (p := Path(figures)/'manifest.json').is_file() else {}
     for run in shared.values():
         for r in run['steps'].values():
-            if f"{r['label']}-{run['scale']}" != Path(file).parts[0] or r['files'].get(Path(*Path(file).parts[1:]).as_posix()) != sha256(path): continue
+            if f"{r['label']}-{run['scale']}" != Path(file).parts[0] or r['files'].get(Path(*Path(file).parts[1:]).as_posix()) != checksum_of(path): continue
             machine = run['environments'].get(r['environment'], {}).get('machine', 'unknown machine')
             return f"{machine}, {r['started'][:10]}, commit {(r['commit'] or 'unknown')[:7]}{'' if r['clean'] else ' with changes'}"
     told = subprocess.run(['git', '-C', str(path.parent), 'log', '-1', '--format=%cs, in commit %h', '--', path.name], capture_output=True, text=True) if shutil.which('git') else None
@@ -945,7 +935,7 @@ def write_report(
         with atomic_path(figures/name) as draft: draft.write_text(content, encoding='utf-8')
     return figures/'report.html'
 
-# %% ../nbs/09_paper.ipynb #74bba373
+# %% ../nbs/09_paper.ipynb #754b9856
 def draw_forecast(folder: Path): # holds its tables -> Figure
     "The forecasting figure, from saved tables; raises FileNotFoundError where they are missing."
     from calm_nb.forecast import figure_forecast
@@ -988,7 +978,7 @@ def redraw(
     folder, files = Path(folder), []
     for name, draw in DRAWN.items():
         try: fig = draw(folder)
-        except (FileNotFoundError, ModuleNotFoundError): continue
+        except FileNotFoundError: continue
         if '-standin' in folder.name: mark_standin(fig)
         files.append(save_figure(fig, Path(out or folder)/name))
     return files
