@@ -11,7 +11,7 @@ __all__ = ['VARIABLES', 'TASK_VARIABLES', 'MIN_FRAMES', 'MIN_VARIANCE', 'VERSION
            'milliseconds', 'decode_cost', 'fewer', 'decode_example', 'decoder_color', 'decoder_marks',
            'draw_decode_bars', 'draw_decode_pairs', 'draw_decoded', 'draw_learning', 'figure_decode']
 
-# %% ../nbs/06_decode.ipynb #d34bf2b8
+# %% ../nbs/06_decode.ipynb #11a46dab
 import copy, hashlib, time
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, partial
@@ -31,7 +31,7 @@ from .nq import NQ, tokenize
 from .simulation import TaskConfig, simulate_task, task_config
 from .training import TrainConfig, fit as run_training, load_pretrained, save_pretrained
 
-# %% ../nbs/06_decode.ipynb #c6a44bb0
+# %% ../nbs/06_decode.ipynb #b96640e9
 VARIABLES = dict(simulation=('pitch', 'roll', 'yaw', 'forward'), tseng=('pitch', 'roll', 'yaw'), sun=('position',), atanas=('velocity', 'head_angle'))
 TASK_VARIABLES = dict(maze=('pitch', 'roll', 'yaw', 'forward', 'lateral'), track=('position', 'speed'), worm=('velocity', 'head_angle', 'angular_velocity', 'pumping')) # of each simulated task
 
@@ -54,7 +54,7 @@ def _behaviour(session, name):
     if np.isinf(x.astype(float)).any(): raise ValueError(f'{who} is infinite in {int(np.isinf(x.astype(float)).sum())} frames: set them to NaN to leave them out')
     return x.astype(float)
 
-# %% ../nbs/06_decode.ipynb #93e3f41b
+# %% ../nbs/06_decode.ipynb #ab7f79e6
 @dataclass
 class Targets:
     "Behaviours of a session, z-scored by its training trials."
@@ -88,7 +88,7 @@ def decode_targets(
     mean, sd = np.nanmean(train, 0), np.nanstd(train, 0)
     return Targets(variables, ((raw - mean)/sd).astype(np.float32), mean, sd)
 
-# %% ../nbs/06_decode.ipynb #63a456f4
+# %% ../nbs/06_decode.ipynb #697e424f
 class Decoder(Protocol):
     "Anything that decodes behaviour: baselines, CalM, yours."
     name: str
@@ -98,7 +98,7 @@ class Decoder(Protocol):
     def predict(self, session, trials=None): # Session, indices of trials (None: all) -> list of (T_i, D), z-scored
         "Behaviour of whole trials, at the traces' frame rate."
 
-# %% ../nbs/06_decode.ipynb #33c7e452
+# %% ../nbs/06_decode.ipynb #738ce2d8
 MIN_FRAMES, MIN_VARIANCE = 3, 1e-6 # of a trial that is scored
 
 def trial_scores(
@@ -124,7 +124,7 @@ def concat_r2(
     ok = np.isfinite(y)
     return np.array([r2(y[k, d], u[k, d]) if k.sum() > 1 else np.nan for d, k in enumerate(ok.T)])
 
-# %% ../nbs/06_decode.ipynb #2e456a3c
+# %% ../nbs/06_decode.ipynb #ffb2bed6
 @dataclass
 class DecodeEvaluation:
     "Scores of one decoder on one session."
@@ -154,7 +154,7 @@ def evaluate_decoder(
     return DecodeEvaluation(decoder.name, session.name, tuple(decoder.variables), trials, by_trial,
                             dict(r2=mean(by_trial), r2_concat=concat_r2(truth, guess), mse=mean(errors)), (~scored).sum(0), seconds)
 
-# %% ../nbs/06_decode.ipynb #467be46e
+# %% ../nbs/06_decode.ipynb #cd1977b3
 def best_decoder(
     candidates: dict, # settings in words -> Decoder, not yet fitted
     sessions, # iterable of Session
@@ -166,7 +166,7 @@ def best_decoder(
     best = min(tried, key=tried.get)
     return candidates[best], [dict(model=candidates[best].name, settings=k, mse=v, kept='x' if k == best else '') for k, v in tried.items()]
 
-# %% ../nbs/06_decode.ipynb #50355f24
+# %% ../nbs/06_decode.ipynb #8a98c20c
 @torch.no_grad()
 def trial_features(
     nq: NQ, # the tokenizer
@@ -179,7 +179,7 @@ def trial_features(
     z = tokenize(nq, traces).to(dat.device).long()
     return dat.features(z, session).transpose(1, 2)
 
-# %% ../nbs/06_decode.ipynb #e2e0a1f2
+# %% ../nbs/06_decode.ipynb #46dcc32b
 def fingerprint(
     *parts, # modules, arrays, text, numbers
 ) -> str: # 16 hexadecimal digits
@@ -200,7 +200,7 @@ def backbone_key(
     tables = [] if session is None else [fingerprint(dat.identity(session).detach().cpu().numpy()), fingerprint(dat.tables[table_key(session)].session.detach().cpu().numpy()), len(dat.tables) > 1]
     return fingerprint(nq, *rest, *map(str, tables))
 
-# %% ../nbs/06_decode.ipynb #5095b9b8
+# %% ../nbs/06_decode.ipynb #a4c192f9
 def feature_spans(
     session, # Session
     stride: int=0, # frames between extra training windows of a continuous recording; 0: none
@@ -222,7 +222,7 @@ class SessionFeatures:
         if self.values is None: return self.compute(i)
         return torch.from_numpy(np.array(self.values[self.starts[i]:self.starts[i+1]]))
 
-# %% ../nbs/06_decode.ipynb #f868e936
+# %% ../nbs/06_decode.ipynb #66a32dda
 class Features:
     "Frozen features of sessions: computed once, kept in half precision in memory or in files of a folder."
     def __init__(self,
@@ -276,7 +276,7 @@ class Features:
                 for i, x in zip(part, h.half().cpu().numpy()): values[starts[i]:starts[i+1]] = x
         return values
 
-# %% ../nbs/06_decode.ipynb #22a74ce1
+# %% ../nbs/06_decode.ipynb #602be05f
 class LowRank(nn.Module):
     "Linear low-rank readout, Eq. 15."
     def __init__(self,
@@ -294,7 +294,7 @@ class LowRank(nn.Module):
         weights = torch.einsum('nor,orc->nco', bank, self.project)
         return h.flatten(2) @ weights.flatten(0, 1) + self.bias
 
-# %% ../nbs/06_decode.ipynb #42785379
+# %% ../nbs/06_decode.ipynb #e853b358
 class GatedLowRank(nn.Module):
     "Gated low-rank readout with dropout, Eq. 16."
     def __init__(self,
@@ -316,7 +316,7 @@ class GatedLowRank(nn.Module):
         if self.training and self.dropout: z = z*((torch.rand_like(z) >= self.dropout)/(1 - self.dropout)) # nn.Dropout's draws take a third of a step on a CPU
         return (z*bank.flatten(1)).sum(2).unflatten(-1, bank.shape[1:]).sum(-1) + self.bias
 
-# %% ../nbs/06_decode.ipynb #37518c97
+# %% ../nbs/06_decode.ipynb #e3cd1cfb
 @dataclass
 class HeadConfig:
     "Sizes of a head (the released settings)."
@@ -333,7 +333,7 @@ class HeadConfig:
         if self.rank < 1: raise ValueError(f'rank={self.rank}: expected 1 or more')
         if self.ahead < 0 or self.ahead and self.causal: raise ValueError(f'ahead={self.ahead}, causal={self.causal}: expected 0 or more tokens, and 0 for a causal head')
 
-# %% ../nbs/06_decode.ipynb #8a614ee8
+# %% ../nbs/06_decode.ipynb #43a88f07
 class Head(nn.Module):
     "From features to behaviour at the frame rate: readout, reshape, depthwise convolution; a bank of neuron weights a session."
     def __init__(self,
@@ -388,7 +388,7 @@ class Head(nn.Module):
         start = self.readout.bias.view(self.channels, self.window)[:, 1:]
         return torch.cat([start.expand(len(u), -1, -1), u], -1)[..., :frames]
 
-# %% ../nbs/06_decode.ipynb #f9cfc163
+# %% ../nbs/06_decode.ipynb #e4ceda94
 @dataclass
 class HeadTraining:
     "How a head is trained (the released settings)."
@@ -411,7 +411,7 @@ def head_preset(
     training = dict(tiny=HeadTraining(epochs=30, adapt_epochs=15, evaluations=5), small=HeadTraining(epochs=80, adapt_epochs=40, stride=5), paper=HeadTraining())[scale]
     return HeadConfig(kind, rank, dropout=.7 if scale == 'small' else .5, causal=causal), training
 
-# %% ../nbs/06_decode.ipynb #8269c3a1
+# %% ../nbs/06_decode.ipynb #a2e317ba
 def pad_trials(
     trials: list, # of (T_i, …) arrays or tensors
     fill: float=float('nan'),
@@ -462,7 +462,7 @@ def head_batch(
     y = None if values is None else pad_trials([values[slice(*f.spans[i])] for i in chosen])
     return pad_trials([f[i] for i in chosen], 0.), y, torch.as_tensor(np.diff(f.spans[chosen])[:, 0]), session.name
 
-# %% ../nbs/06_decode.ipynb #f5895939
+# %% ../nbs/06_decode.ipynb #c62aa428
 def masked_mse(
     u: Tensor, # (B, T, D) predictions
     y: Tensor, # (B, T, D) NaN where unlabelled
@@ -471,7 +471,7 @@ def masked_mse(
     ok = y.isfinite()
     return ((u - y.nan_to_num())**2*ok).sum()/ok.sum().clamp_min(1)
 
-# %% ../nbs/06_decode.ipynb #ea3669d0
+# %% ../nbs/06_decode.ipynb #cc4edabe
 def _validation(features, sessions, targets, loss):
     "The mean loss on the validation trials of a few sessions, or None without any."
     trials = [(s, s.of('val')) for s in sessions if len(s.of('val')) and np.isfinite(np.concatenate([targets[s.name][a:b] for a, b in s.trials[s.of('val')]])).any()]
@@ -508,7 +508,7 @@ def train_head(
     finally:
         for n, p in head.named_parameters(): p.requires_grad_(wanted[n])
 
-# %% ../nbs/06_decode.ipynb #a2fa4466
+# %% ../nbs/06_decode.ipynb #297bd09f
 @dataclass
 class CalMDecoder:
     "A head on frozen features: `fit` trains it, then adapts neuron weights to sessions it does not know; `predict` decodes whole trials."
@@ -545,7 +545,7 @@ class CalMDecoder:
         self.fit_seconds += result.seconds
         return self
 
-# %% ../nbs/06_decode.ipynb #6aca152e
+# %% ../nbs/06_decode.ipynb #53ed7015
 def _run_folder(self, sessions, head):
     "A folder named by everything that the training depends on, the start of the head included."
     if not self.folder: return None
@@ -568,7 +568,7 @@ def _predict(self, session, trials=None, batch=16):
 CalMDecoder.run_folder, CalMDecoder.predict = _run_folder, _predict
 VERSION = 1 # raise it when a change to this module makes old checkpoints wrong
 
-# %% ../nbs/06_decode.ipynb #866513db
+# %% ../nbs/06_decode.ipynb #2041ea3d
 def _save(self, folder):
     "Write the head to a folder; raises ValueError before `fit`."
     if self.head is None: raise ValueError(f'{self.name} was not fitted: there is nothing to save')
@@ -588,7 +588,7 @@ def _load(cls, folder, features: Features, **changes):
 
 CalMDecoder.save_pretrained, CalMDecoder.from_pretrained = _save, _load
 
-# %% ../nbs/06_decode.ipynb #700492c6
+# %% ../nbs/06_decode.ipynb #af5fce9e
 def decode_labels(
     session, # Session
     variable: str, # of its trial_info, or a behaviour with few values
@@ -612,7 +612,7 @@ def decode_labels(
         if a >= 0: out[a:b] = code
     return out, classes, True
 
-# %% ../nbs/06_decode.ipynb #29086c1b
+# %% ../nbs/06_decode.ipynb #0f7c770c
 def label_loss(
     head: Head, # its channels are classes
     batch: tuple, # y (B, T, 1): class at every frame, NaN outside
@@ -638,7 +638,7 @@ def accuracy(
     balanced = np.mean([(guess[truth == v] == v).mean() for v in values])
     return dict(accuracy=float((truth == guess).mean()), chance=counts.max()/len(truth), balanced=float(balanced), balanced_chance=1/len(values), n=len(truth))
 
-# %% ../nbs/06_decode.ipynb #286724f9
+# %% ../nbs/06_decode.ipynb #4735e41e
 @dataclass
 class LabelDecoder:
     "A classification head on the same features, one label a trial or one a frame."
@@ -672,7 +672,7 @@ class LabelDecoder:
         train_head(self.head, self.features, new, targets, self.training or training, adapt, partial(label_loss, of_trial=self.of_trial), self.seed, name=self.variable)
         return self
 
-# %% ../nbs/06_decode.ipynb #04c22cf5
+# %% ../nbs/06_decode.ipynb #5bef9893
 @torch.no_grad()
 def _classify(self, session, split='test'):
     "True and decoded class indices of a split's trials, or of their labelled frames."
@@ -692,7 +692,7 @@ def _label_scores(self, session, split='test'):
 
 LabelDecoder.classify, LabelDecoder.score = _classify, _label_scores
 
-# %% ../nbs/06_decode.ipynb #963e5c02
+# %% ../nbs/06_decode.ipynb #ee12cc65
 @lru_cache(maxsize=2)
 def _drawn(config): return simulate_task(config)
 
@@ -723,7 +723,7 @@ def _inputs(task, spans, lags):
     frames = np.concatenate([task.spikes, task.latent], 1).astype(np.float32)
     return torch.from_numpy(frames), torch.from_numpy(around), torch.from_numpy(more)
 
-# %% ../nbs/06_decode.ipynb #78d72178
+# %% ../nbs/06_decode.ipynb #577060c4
 @dataclass
 class Ceiling:
     "Decoder of true spikes and shared states, for sessions of the task simulation only: with plenty of trials, or with the session's own."
@@ -776,7 +776,7 @@ def task_of(
     if 'task' not in session.meta: raise ValueError(f'session {session.name} is no task simulation: its ceiling is unknown')
     return TaskConfig(**session.meta['task'])
 
-# %% ../nbs/06_decode.ipynb #8ea05d55
+# %% ../nbs/06_decode.ipynb #3fecf8b6
 def _task_session(config, alpha, seed): return prepare(simulate_task(config).recording(), alpha, seed)
 
 def task_corpus(
@@ -794,7 +794,7 @@ def task_corpus(
     makers = {f'{kind}-{c.subject}-{c.session}': partial(_task_session, c, alpha, seed) for c in configs}
     return Corpus('simulation', makers, held_out=list(makers)[len(makers)-held_out:])
 
-# %% ../nbs/06_decode.ipynb #fff116fa
+# %% ../nbs/06_decode.ipynb #69c34c9d
 def decode_table(
     evaluations: list, # of DecodeEvaluation
     dataset: str,
@@ -819,7 +819,7 @@ PUBLISHED = { # (data set, split, variable) -> model -> mean, sd of R² over ses
     ('atanas', 'held-in', 'velocity'): {'POYO+': (.6922, .2321), 'CalM-GLU': (.7065, .2658)}, ('atanas', 'held-out', 'velocity'): {'POYO+': (.7394, .0950), 'CalM-GLU': (.7443, .1010)},
     ('atanas', 'held-in', 'head_angle'): {'POYO+': (.4597, .1469), 'CalM-GLU': (.5149, .1378)}, ('atanas', 'held-out', 'head_angle'): {'POYO+': (.4953, .1145), 'CalM-GLU': (.5606, .0807)}}
 
-# %% ../nbs/06_decode.ipynb #48bf326e
+# %% ../nbs/06_decode.ipynb #30d2348c
 def decode_results(
     scores, # DataFrame, from decode_table or its csv
     metrics: tuple=('r2', 'r2_concat', 'mse'), # columns
@@ -846,7 +846,7 @@ def decode_paired(
     tables = [paired(p, reference, metric).assign(variable=v) for v, p in part.groupby('variable', sort=False)]
     return pd.concat([t[['variable', *[c for c in t if c != 'variable']]] for t in tables], ignore_index=True)
 
-# %% ../nbs/06_decode.ipynb #763c4c58
+# %% ../nbs/06_decode.ipynb #d78fdb72
 def _by_variable(table, keys, cells, variables):
     "A long table with one column a variable: {column: (function of a variable) -> {key: text}}."
     import pandas as pd
@@ -880,7 +880,7 @@ def decode_tests(
     cells = lambda v: {v: table[table.variable == v].set_index(['model'])['text'].rename(lambda m: (m,)).to_dict()}
     return _by_variable(table, ['model'], cells, table.variable.unique())
 
-# %% ../nbs/06_decode.ipynb #685cd71e
+# %% ../nbs/06_decode.ipynb #cac44335
 def ceiling_share(
     scores, # DataFrame, from decode_table or its csv
     by: tuple=('split', 'variable'), # columns: one row for each of their values
@@ -892,7 +892,7 @@ def ceiling_share(
     if choose('ceiling', ceiling, CEILINGS) not in wide: raise ValueError(f'no ceiling among {", ".join(wide)}: it is known for the task simulation only')
     return wide.div(wide[ceiling], axis=0).drop(columns=ceiling).reset_index()
 
-# %% ../nbs/06_decode.ipynb #a2984459
+# %% ../nbs/06_decode.ipynb #ea67879b
 def milliseconds(
     f, # called without arguments
     repeats: int=5, # times, after one call that does not count
@@ -910,7 +910,7 @@ def decode_cost(
     trial = session.of('test')[:1]
     return dict(parameters=getattr(decoder, 'n_parameters', 0), seconds=getattr(decoder, 'fit_seconds', 0.), ms=milliseconds(lambda: decoder.predict(session, trial)))
 
-# %% ../nbs/06_decode.ipynb #c673ad4b
+# %% ../nbs/06_decode.ipynb #b5027582
 def fewer(
     session, # Session
     n: int, # training trials that keep their label
@@ -924,7 +924,7 @@ def fewer(
     split[rng.permutation(val)[left:]] = 'hidden'
     return replace(session, split=split)
 
-# %% ../nbs/06_decode.ipynb #6b9249bc
+# %% ../nbs/06_decode.ipynb #aa5d0038
 def decode_example(
     decoder: Decoder, # fitted
     session, # Session
@@ -949,7 +949,7 @@ def decoder_marks(model: str): # name of a decoder -> hatch of its bar, style of
     if model.endswith('-causal'): return '////', '--'
     return ('....', '-.') if model == 'GLM-window' else (None, '-')
 
-# %% ../nbs/06_decode.ipynb #27c66d5d
+# %% ../nbs/06_decode.ipynb #7bb66e4b
 def draw_decode_bars(
     ax, # matplotlib Axes
     scores, # DataFrame, from decode_table
@@ -993,7 +993,7 @@ def draw_decode_pairs(
     ax.set(xticks=[2*j + .5 for j in range(len(groups))], ylabel='R²', ylim=(low, 1.1), title=f'{rival} → CalM-GLU, n = {n}')
     ax.set_xticklabels([f'{v.replace("_", " ")}, {s}' for v, s in groups], rotation=35, ha='right', rotation_mode='anchor')
 
-# %% ../nbs/06_decode.ipynb #adbf9606
+# %% ../nbs/06_decode.ipynb #ab7f27d1
 def draw_decoded(
     ax, # matplotlib Axes
     example: dict, # from decode_example
@@ -1026,7 +1026,7 @@ def draw_learning(
     ax.set(xscale='log', xticks=ticks, xticklabels=ticks, xlabel='labelled training trials', ylabel='R², mean of variables', ylim=(max(-.5, min(0, by.min())), 1)); ax.minorticks_off()
     if legend: ax.legend()
 
-# %% ../nbs/06_decode.ipynb #93ae513f
+# %% ../nbs/06_decode.ipynb #c6bd0fef
 def figure_decode(
     scores, # DataFrame, from decode_table
     examples: list, # of dicts from decode_example; the first is shown

@@ -12,7 +12,7 @@ __all__ = ['TUNING', 'TASKS', 'READING_SD', 'MIN_CLASS', 'ANGLES', 'VARIANTS', '
            'draw_trajectory', 'figure_interpret', 'figure_lda', 'figure_shuffles', 'figure_readout', 'figure_probes',
            'figure_coupling', 'embedding_html']
 
-# %% ../nbs/07_interpret.ipynb #83b167d8
+# %% ../nbs/07_interpret.ipynb #3a39c5e1
 import copy, warnings
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -38,7 +38,7 @@ from .forecast import ask, horizon_trials, model_color, panel_letter, trial_batc
 from .look import dprime, window_means
 from .nq import changed
 
-# %% ../nbs/07_interpret.ipynb #42c69603
+# %% ../nbs/07_interpret.ipynb #0ce1126c
 @dataclass(frozen=True)
 class Contrast:
     "Two conditions that d' compares, by a column of trial_info or by a behaviour cut in two."
@@ -60,7 +60,7 @@ TUNING = dict(
           Contrast('head_bend', 'positive', 'negative', behaviour='head_angle', threshold=0., least=3, matched=True)))
 TASKS = dict(simulation='maze', tseng='maze', sun='track', atanas='worm', own='maze') # the kind of task of a data set
 
-# %% ../nbs/07_interpret.ipynb #f9d5dfb7
+# %% ../nbs/07_interpret.ipynb #d88c2e38
 def spells(
     values, # (T,) behaviour, NaN where undefined
     spans, # (k, 2) frames [start, stop)
@@ -88,7 +88,7 @@ def matched_pieces(
     cut = np.array(cut, int).reshape(-1, 3)
     return cut[:, :2], cut[:, 2] > 0
 
-# %% ../nbs/07_interpret.ipynb #077c2d78
+# %% ../nbs/07_interpret.ipynb #d442f14a
 def _column(session, table, name, what):
     "A column, or an error that says what there is instead."
     columns = getattr(session, table)
@@ -134,7 +134,7 @@ def tuning(
         raise ValueError(f'session {session.name}: {contrast.name} is {contrast.first} in {counts[0]} and {contrast.second} in {counts[1]} training samples; d\' needs at least 2 of each')
     return dprime(activity, first if order is None else first[order(len(first))])
 
-# %% ../nbs/07_interpret.ipynb #264ef36a
+# %% ../nbs/07_interpret.ipynb #134caf16
 def recorded(
     session, # Session, smoothed
     raw, # Session, the same with alpha=1
@@ -150,7 +150,7 @@ def recorded(
     if wrong: raise ValueError(f'session {session.name}: the unsmoothed recording differs in {", ".join(wrong)}; load it with the same options and alpha=1.')
     return raw
 
-# %% ../nbs/07_interpret.ipynb #7a13c2a5
+# %% ../nbs/07_interpret.ipynb #d02fe013
 def _known(session, name):
     "A property of each neuron, (N,) text; '' where the recording does not say."
     if name in session.neurons: return np.asarray(session.neurons[name]).astype(str)
@@ -173,7 +173,7 @@ def neuron_table(
         x.append(dat.identity(s.name).detach().double().cpu().numpy()); s.close(); measured.close()
     return pd.concat(rows, ignore_index=True), np.concatenate(x)
 
-# %% ../nbs/07_interpret.ipynb #a7902dba
+# %% ../nbs/07_interpret.ipynb #74f14bd7
 READING_SD = .02 # of relearned tables, at the start
 
 def relearn(
@@ -208,7 +208,7 @@ def tables_for(
     if folder: save_dat(dat, folder)
     return dat
 
-# %% ../nbs/07_interpret.ipynb #d69511a9
+# %% ../nbs/07_interpret.ipynb #e7f51f49
 def preference(
     d, # (n, 2) d'
     contrasts, # two Contrasts
@@ -229,7 +229,7 @@ def tuned_plane(
     scores = pca.fit_transform(RobustScaler().fit_transform(x))
     return scores*np.sign(pca.components_.sum(1) + 1e-12), pca.explained_variance_ratio_
 
-# %% ../nbs/07_interpret.ipynb #27ed5ee2
+# %% ../nbs/07_interpret.ipynb #07e91944
 def permuted(
     groups, # (n,) names
     rng, # np.random.Generator
@@ -258,7 +258,7 @@ def separation(
     rng, groups = np.random.default_rng(seed), np.asarray(groups)
     return float(silhouette_score(plane, groups)), np.array([silhouette_score(plane, groups[permuted(sessions, rng)]) for _ in range(shuffles)])
 
-# %% ../nbs/07_interpret.ipynb #639e5942
+# %% ../nbs/07_interpret.ipynb #bbb5a1a4
 MIN_CLASS = 2 # neurons of a class that is learned from
 
 def four_classes(
@@ -287,7 +287,7 @@ def reduced(
     count = max(2, min(components, x.shape[1], int(learn.sum())//4))
     return PCA(count, svd_solver='full').fit(x[learn]).transform(x)
 
-# %% ../nbs/07_interpret.ipynb #c50cec65
+# %% ../nbs/07_interpret.ipynb #9b9bfd09
 def gradient(
     points, # (n, k)
     d, # (n, v) d'
@@ -317,7 +317,7 @@ def aligned_signs(
         for m, sign in zip(members, np.where(top*top[np.abs(top).argmax()] < 0, -1, 1)): signs[m, k] = sign
     return signs
 
-# %% ../nbs/07_interpret.ipynb #1a70d676
+# %% ../nbs/07_interpret.ipynb #07d785b4
 def lda_axes(
     x, # (n, P) components
     d, # (n, 2) d'
@@ -340,7 +340,7 @@ def lda_axes(
     return points, drawn, dict(correlation_1=along[0], correlation_2=along[1], angle=degrees_between(*drawn), angle_unscaled=float(np.degrees(np.arccos(fitted))),
         accuracy=accuracy, own_1=own[0], own_2=own[1])
 
-# %% ../nbs/07_interpret.ipynb #d62e7c03
+# %% ../nbs/07_interpret.ipynb #e96e4375
 def lda_by_session(
     x, # (n, d) embeddings
     d, # (n, 2) d'
@@ -363,7 +363,7 @@ def lda_by_session(
     mean = {k: float(np.mean([f[k] for f in found])) for k in found[0]}
     return points, drawn, mean | dict(angle=degrees_between(*drawn), angle_unscaled=float(np.degrees(np.arccos(fitted))))
 
-# %% ../nbs/07_interpret.ipynb #a122040a
+# %% ../nbs/07_interpret.ipynb #87b7d27f
 ANGLES = ('angle', 'angle_unscaled') # quantities whose target is 90°
 VARIANTS = ('pooled', 'aligned', 'by session')
 
@@ -392,7 +392,7 @@ def lda_analysis(
     stats = {k: (float(v), p_value(distance(k, v), distance(k, nulls[k]))) for k, v in seen.items()}
     return dict(points=points, axes=axes, learn=learn, d=truth, stats=stats, nulls=nulls, components=parts.shape[1])
 
-# %% ../nbs/07_interpret.ipynb #94a6888f
+# %% ../nbs/07_interpret.ipynb #ef6e728f
 @torch.no_grad()
 def as_read(
     dat, # DAT
@@ -424,7 +424,7 @@ def readout(
         return np.mean([[*pearson(g, t[b], axis=0), np.degrees(np.arccos(pearson(*g.T)))] for g, (_, b) in zip(guess, parts)], 0)
     return ask_all(d), np.array([ask_all(d[permuted(sessions, rng)]) for _ in range(shuffles)]).reshape(-1, 3)
 
-# %% ../nbs/07_interpret.ipynb #ce3c1da6
+# %% ../nbs/07_interpret.ipynb #4b8d50ef
 def moved_tuning(
     session, # Session
     contrast: Contrast,
@@ -464,7 +464,7 @@ def moved_results(
         rows.append(dict(split=split, measure=measure, variable=variable, correlation=seen, moved=null.median(), highest=null.max(), p=p_value(seen, null.to_numpy()), moves=len(null)))
     return pd.DataFrame(rows)
 
-# %% ../nbs/07_interpret.ipynb #f8cd72c2
+# %% ../nbs/07_interpret.ipynb #a6f85fef
 def horizon_pca(
     session, # Session
     context: int=40, # frames shown
@@ -511,7 +511,7 @@ def pair_means(
     own = lambda m: np.arange(len(m)) if rng is None else rng.permutation(len(m))
     return np.mean([m[np.arange(len(m)), own(m), :fewest].mean(0) for m in matrices], 0)
 
-# %% ../nbs/07_interpret.ipynb #23a525bf
+# %% ../nbs/07_interpret.ipynb #8abcfa21
 def dynamics(
     forecasters: dict, # session name -> list of fitted forecasters
     sessions: list, # of Session
@@ -536,7 +536,7 @@ def dynamics(
     nulls = {m: np.array([pair_means(v, rngs[m]) for _ in range(shuffles)]) for m, v in matrices.items()}
     return pd.DataFrame(rows, columns='model session trial pc value explained'.split()), nulls
 
-# %% ../nbs/07_interpret.ipynb #92ecdd86
+# %% ../nbs/07_interpret.ipynb #59a7ee81
 PUBLISHED_PROBES = {('neuron', 'mouse'): (.224, .001), ('neuron', 'region'): (.184, .001), ('neuron', 'layer'): (.621, .002),
                     ('session', 'mouse'): (.930, .025), ('session', 'region'): (.755, .025), ('session', 'layer'): (1., 0.)} # tab:classify: accuracy, sd
 
@@ -569,7 +569,7 @@ def probe(
     return dict(n=len(y), classes=len(names), folds=count, accuracy=float((guess == y).mean()), sd=float(np.std(scores, ddof=1)), balanced=float(balanced_accuracy_score(y, guess)), chance=float(sizes.max()/len(y)),
                 chance_balanced=1/len(names), untrained=sorted(map(str, untrained)), names=names.tolist(), confusion=confusion_matrix(y, guess, labels=names).tolist())
 
-# %% ../nbs/07_interpret.ipynb #9ad44eab
+# %% ../nbs/07_interpret.ipynb #72ee2ade
 def probes(
     table, # DataFrame, from neuron_table
     x, # (n, d) embeddings of its rows
@@ -592,7 +592,7 @@ def probes(
                 except ValueError as error: rows.append(row | dict(reason=str(error)))
     return rows
 
-# %% ../nbs/07_interpret.ipynb #44952730
+# %% ../nbs/07_interpret.ipynb #8d5a9e06
 @torch.inference_mode()
 def attention_weights(
     dat, # DAT with softmax attention across neurons
@@ -628,7 +628,7 @@ def coupling_strength(
     if isinstance(total, float): raise ValueError(f'coupling {dat.config.coupling!r}: this model has no signed coupling')
     return total.clamp_min(0).sqrt().cpu().numpy()
 
-# %% ../nbs/07_interpret.ipynb #ef0ffc5c
+# %% ../nbs/07_interpret.ipynb #7dc02d6b
 def rank_test(
     reading, # (N, N)
     truth, # (N, N)
@@ -645,7 +645,7 @@ def rank_test(
     seen = rho(np.arange(len(a)))
     return seen, p_value(seen, null), null
 
-# %% ../nbs/07_interpret.ipynb #19227684
+# %% ../nbs/07_interpret.ipynb #7e2cc59e
 TABLES = ('neurons', 'stats', 'shuffles', 'pcs', 'pc_shuffles', 'probes', 'attention', 'moved')
 
 def read_results(
@@ -679,7 +679,7 @@ def lda_tables(
     rows = [dict(about, quantity=k, value=v, p=p, n=n[k.startswith('own')], shuffles=len(result['nulls'][k])) for k, (v, p) in result['stats'].items()]
     return pd.DataFrame(rows), pd.concat([pd.DataFrame(dict(about, quantity=k, value=v)) for k, v in result['nulls'].items()], ignore_index=True)
 
-# %% ../nbs/07_interpret.ipynb #dc4a5ed1
+# %% ../nbs/07_interpret.ipynb #b7196711
 PUBLISHED_WORDS = {'correlation_1': 'above shuffle', 'correlation_2': 'above shuffle', 'angle': 'about 90°'} # figure 5 and the appendix print no numbers
 
 def lda_results(
@@ -704,7 +704,7 @@ def probe_results(
     reason = probes['reason'].fillna('') if 'reason' in probes else ''
     return probes[['embedding', 'label', 'folding']].assign(**counts, accuracy=number('accuracy'), chance=number('chance'), balanced=number('balanced'), **{'its chance': number('chance_balanced'), 'classes never trained on': left, 'not asked': reason, 'accuracy, paper': paper})
 
-# %% ../nbs/07_interpret.ipynb #e692eb57
+# %% ../nbs/07_interpret.ipynb #78b7fac1
 SIDES = ('#1F4EA3', '#4FC3F7', '#D55E00', '#E8C000') # first and second condition of one variable, then of the other
 
 def _words(about): return [f'{c["name"]} {c[k]}'.replace('_', ' ') for c in about['contrasts'] for k in ('first', 'second')]
@@ -730,7 +730,7 @@ def draw_tuned(
     ax.set(xlabel=f'PC1 ({share[0]:.0%} of variance)', ylabel=f'PC2 ({share[1]:.0%})'); ax.set_aspect('equal', 'datalim')
     ax.set_title(f"|d'| > .5, {split}: n = {len(chosen)}", loc='left'); ax.legend(loc='upper center', bbox_to_anchor=(.5, -.26), ncols=2, handletextpad=.1, columnspacing=.8)
 
-# %% ../nbs/07_interpret.ipynb #10220fb6
+# %% ../nbs/07_interpret.ipynb #9f42ae9f
 def draw_axes(
     ax, # matplotlib Axes
     about: dict, # interpret.json
@@ -807,7 +807,7 @@ def draw_null(
     if unit: ax.axvline(90, color='#333333', lw=.7, ls=':'); ax.set_xticks([0, 90, 180])
     ax.set(xlabel=label, yticks=[]); ax.spines['left'].set_visible(False)
 
-# %% ../nbs/07_interpret.ipynb #a72af648
+# %% ../nbs/07_interpret.ipynb #2e72df4b
 def draw_pc_bars(
     ax, # matplotlib Axes
     results: dict, # from read_results
@@ -842,7 +842,7 @@ def draw_trajectory(
     ax.set(xlabel='PC1 of the horizon', ylabel='PC2'); ax.set_aspect('equal', 'datalim'); ax.legend(loc='best', handlelength=1.2)
     ax.set_title(f"trial {example['trial']}, {len(example['truth'])/example['rate']:.1f} s; ● start", loc='left')
 
-# %% ../nbs/07_interpret.ipynb #458032a3
+# %% ../nbs/07_interpret.ipynb #ecfba6d5
 def figure_interpret(
     results: dict, # from read_results
     split: str='held-in',
@@ -906,7 +906,7 @@ def figure_shuffles(
         if n: row[0].set_ylabel(f"{split}\nn = {n['n']}\n{n['shuffles']} shuffles", fontsize=7)
     return fig
 
-# %% ../nbs/07_interpret.ipynb #cf6162b1
+# %% ../nbs/07_interpret.ipynb #2fc9b4c5
 def figure_readout(
     results: dict, # from read_results
 ): # matplotlib Figure
@@ -926,7 +926,7 @@ def figure_readout(
     fig.legend(*axes[0].get_legend_handles_labels(), loc='outside upper right', ncols=2, fontsize=7)
     return fig
 
-# %% ../nbs/07_interpret.ipynb #d6180f26
+# %% ../nbs/07_interpret.ipynb #62732dec
 def figure_probes(
     results: dict, # from read_results
     most: int=4, # panels
@@ -970,7 +970,7 @@ def figure_coupling(
     for ax, name in zip(axes[1, 1:], readings): draw_null(ax, results, f'rho_{name}', pairs.session.iloc[0], 'network', f'Spearman, {name} and |W|')
     return fig
 
-# %% ../nbs/07_interpret.ipynb #94e964e4
+# %% ../nbs/07_interpret.ipynb #d0cd7f7e
 def embedding_html(
     neurons, # DataFrame, interpret_neurons
     path, # the .html file

@@ -888,7 +888,7 @@ def item_md(
     rows = [[x.row, x.column, x.published, x.ours, x.count, x.data, x.scale, ref(x), f'**{x.word}**', x.why] for x in lines]
     return '\n\n'.join([title, md_table(rows, header), *note])
 
-# %% ../nbs/09_paper.ipynb #cbe1dde8
+# %% ../nbs/09_paper.ipynb #c68193bd
 def report_md(
     figures=None, # folder; None: figures/ of the project
 ) -> str: # Markdown; links are relative to the folder
@@ -909,7 +909,7 @@ def downloads_md() -> str:
     block = lambda d: f'**{d}**: {SOURCES[d].what}; {SOURCES[d].size}.\n\n```\n{SOURCES[d].steps.format(folder=f"data/{d}")}\ncalm_paper --scale paper --dataset {d} --root data\n```'
     return '\n\n'.join(['## What needs a download', *[block(d) for d in ('atanas', 'tseng', 'sun')]])
 
-STYLE = 'body{font:15px/1.5 system-ui,sans-serif;max-width:1200px;margin:2em auto;padding:0 1em;color:#222}table{border-collapse:collapse;font-size:13px;margin:.7em 0}td,th{border-bottom:1px solid #ddd;padding:3px 8px;text-align:left;vertical-align:top}th{border-bottom:2px solid #888}img{max-width:100%}code,pre{background:#f5f5f5;font-size:12px}pre{padding:.7em;overflow:auto}'
+STYLE = 'body{font:15px/1.5 system-ui,sans-serif;max-width:1200px;margin:2em auto;padding:0 1em;color:#222}table{border-collapse:collapse;font-size:13px;margin:.7em 0}td,th{border-bottom:1px solid #ddd;padding:3px 8px;text-align:left;vertical-align:top}th{border-bottom:2px solid #888}td:last-child{min-width:13em}img{max-width:100%}.anchor-link{display:none}@page{size:A4 landscape}code,pre{background:#f5f5f5;font-size:12px}pre{padding:.7em;overflow:auto}'
 
 def embed(
     html: str,
