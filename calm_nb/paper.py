@@ -491,7 +491,7 @@ def show_plan(
     show_table(table, digits=0, title=f'scale {run.scale}, seed {run.seed}, {machine_class()}, {run.jobs} side by side; minutes are estimates, or measured here before')
     print(f'{len(todo)} of {len(steps)} steps to run: {sum(s.minutes for s in todo):.0f} min one after the other, about {makespan(todo, run.jobs):.0f} min side by side')
 
-# %% ../nbs/09_paper.ipynb #6ec12c29
+# %% ../nbs/09_paper.ipynb #1d4202f9
 def check_root(
     steps: list, # of Step
     root=None, # folder of the recordings
@@ -509,7 +509,7 @@ def run_paper(
     only=None, # chapters; None: all but the optional ones
     root=None, # folder with a folder a data set, or of the one data set; None: $CALM_NB_DATA
     seed: int=0,
-    jobs: int=None, # steps side by side; None: 1 on a GPU, else a core each, 4 at most
+    jobs: int=None, # steps side by side; None: `side_by_side`
     **places, # notebooks, folder, figures, package of Run
 ) -> tuple: # Run, {step: status}
     "Run what is not done yet; raises ValueError for unknown names, FileNotFoundError where a data set or a chapter that was named is missing, RuntimeError where another driver is at work."
@@ -526,8 +526,10 @@ def run_paper(
     return run, status
 
 def side_by_side() -> int: # 2
-    "How many steps this machine runs at a time: 1 on a GPU, else one a core, 4 at most."
-    return 1 if best_device().type == 'cuda' else min(4, cores())
+    "How many steps this machine runs at a time: 1 on a GPU (2 where it has 60 GB or more), else one a core, 4 at most."
+    import torch
+    if best_device().type == 'cuda': return 2 if torch.cuda.get_device_properties(0).total_memory > 6e10 else 1
+    return min(4, cores())
 
 # %% ../nbs/09_paper.ipynb #09fc7f6f
 NOISE = ('seconds', 'error')
@@ -1038,7 +1040,7 @@ def pages(
     with atomic_path(folder/'index.html') as draft: draft.write_text(front_page(top/'README.md', names), encoding='utf-8')
     return folder/'index.html'
 
-# %% ../nbs/09_paper.ipynb #5436342a
+# %% ../nbs/09_paper.ipynb #8213174c
 def command() -> argparse.ArgumentParser:
     "What `calm_paper` understands."
     words = lambda text: [w for w in re.split(r'[,\s]+', text) if w]
@@ -1048,7 +1050,7 @@ def command() -> argparse.ArgumentParser:
     p.add_argument('--only', nargs='+', type=words, help='only these chapters: --only 05,06')
     p.add_argument('--root', help='folder of the recordings, with one folder a data set, or of the one data set; without it $CALM_NB_DATA')
     p.add_argument('--seed', type=int, default=0, help='of data, splits and training; results of seeds other than 0 go to s<seed>/')
-    p.add_argument('--jobs', type=int, help='steps side by side; default: 1 on a GPU, else one a core, 4 at most')
+    p.add_argument('--jobs', type=int, help='steps side by side; default: 1 on a GPU (2 where it has 60 GB or more), else one a core, 4 at most')
     p.add_argument('--dry-run', action='store_true', help='print the steps and what they will take, and stop')
     p.add_argument('--report-only', action='store_true', help='write the report of what is there, and stop')
     return p
