@@ -2,17 +2,17 @@
 
 # %% auto #0
 __all__ = ['PLANNED', 'OPTIONAL', 'PACKAGES', 'WORKER', 'NOISE', 'ITEMS', 'SESSIONS', 'NEURONS', 'TESTS', 'PANELS', 'NOTES',
-           'WORDS', 'STYLE', 'DRAWN', 'Step', 'plan', 'makespan', 'notebook_of', 'code_of', 'parameters_of', 'root_of',
-           'lacking', 'package_folder', 'modules_of', 'code_key', 'data_key', 'cores', 'threads', 'machine_class',
-           'environment', 'commit_of', 'run_notebook', 'failure_of', 'publish', 'Run', 'parameters', 'identity',
-           'is_done', 'start_chapter', 'settle', 'execute', 'failed', 'run_steps', 'only_driver', 'measured', 'dry_run',
-           'show_plan', 'check_root', 'run_paper', 'side_by_side', 'share_manifest', 'Published', 'published_forecasts',
-           'published_decoding', 'published_rest', 'published', 'Ours', 'kind_of', 'read_csvs', 'rows_of', 'ours_of',
-           'data_of', 'obstacles', 'reading', 'attempt', 'origin', 'Line', 'pm', 'line_of', 'test_line',
-           'settings_published', 'settings_lines', 'data_lines', 'figure_line', 'report_lines', 'md_table', 'item_md',
-           'report_md', 'downloads_md', 'embed', 'write_report', 'draw_forecast', 'draw_decode', 'draw_ablation',
-           'draw_recon', 'draw_interpret', 'redraw', 'relink', 'bar', 'notebook_page', 'front_page', 'pages', 'command',
-           'main', 'closing']
+           'WORDS', 'STYLE', 'DRAWN', 'Step', 'plan', 'longest_first', 'makespan', 'notebook_of', 'code_of',
+           'parameters_of', 'root_of', 'lacking', 'package_folder', 'modules_of', 'code_key', 'data_key', 'cores',
+           'threads', 'machine_class', 'environment', 'commit_of', 'run_notebook', 'failure_of', 'publish', 'Run',
+           'parameters', 'identity', 'is_done', 'start_chapter', 'settle', 'execute', 'failed', 'run_steps',
+           'only_driver', 'measured', 'dry_run', 'show_plan', 'check_root', 'run_paper', 'side_by_side',
+           'share_manifest', 'Published', 'published_forecasts', 'published_decoding', 'published_rest', 'published',
+           'Ours', 'kind_of', 'read_csvs', 'rows_of', 'ours_of', 'data_of', 'obstacles', 'reading', 'attempt', 'origin',
+           'Line', 'pm', 'line_of', 'test_line', 'settings_published', 'settings_lines', 'data_lines', 'figure_line',
+           'report_lines', 'md_table', 'item_md', 'report_md', 'downloads_md', 'embed', 'write_report', 'draw_forecast',
+           'draw_decode', 'draw_ablation', 'draw_recon', 'draw_interpret', 'redraw', 'relink', 'bar', 'notebook_page',
+           'front_page', 'pages', 'command', 'main', 'closing']
 
 # %% ../nbs/09_paper.ipynb #56ea3cf2
 import argparse, ast, base64, concurrent.futures, contextlib, hashlib, importlib.metadata, importlib.util, json, os, platform, re, shutil, signal, subprocess, sys, tempfile, threading, time
@@ -25,7 +25,7 @@ import numpy as np
 from .core import *
 from .data import SOURCES, checksum_of, data_root, fingerprint_of
 
-# %% ../nbs/09_paper.ipynb #808b8b56
+# %% ../nbs/09_paper.ipynb #53890b48
 @dataclass(frozen=True)
 class Step:
     "One chapter on one data set."
@@ -39,25 +39,25 @@ class Step:
 
 PLANNED = ( # chapter, data set, filed under, its own parameters, waits for, minutes: small on 2 CPU cores, paper on one H200
     ('03', 'simulation', 'simulation', {}, (), 4, 10),
-    ('03', 'atanas', 'atanas', {}, (), 4, 8),
+    ('03', 'atanas', 'atanas', {}, (), 3, 8),
     ('03', 'tseng', 'tseng', {}, (), 15, 60),
     ('03', 'sun', 'sun', {}, (), 10, 30),
     ('04', 'simulation', 'simulation', {}, (), 12, 20),
-    ('05', 'simulation', 'simulation', {}, (), 30, 20),
-    ('05', 'simulation', 'simulation-hard', dict(variant='hard'), (), 30, 20),
-    ('05', 'atanas', 'atanas', {}, (), 25, 12),
+    ('05', 'simulation', 'simulation', {}, (), 23, 20),
+    ('05', 'simulation', 'simulation-hard', dict(variant='hard'), (), 23, 20),
+    ('05', 'atanas', 'atanas', {}, (), 20, 12),
     ('05', 'tseng', 'tseng', {}, (), 90, 300),
     ('05', 'tseng', 'tseng-single', dict(protocol='single'), (), 60, 40),
     ('05', 'sun', 'sun', {}, (), 60, 120),
-    ('06', 'simulation', 'simulation-task', {}, (), 25, 15),
-    ('06', 'atanas', 'atanas', {}, ('05-atanas',), 20, 8),
+    ('06', 'simulation', 'simulation-task', {}, (), 30, 15),
+    ('06', 'atanas', 'atanas', {}, ('05-atanas',), 15, 8),
     ('06', 'tseng', 'tseng', {}, ('05-tseng',), 90, 240),
     ('06', 'sun', 'sun', {}, ('05-sun',), 60, 90),
     ('07', 'simulation', 'simulation-task', {}, ('05-simulation', '06-simulation-task'), 10, 5),
-    ('07', 'atanas', 'atanas', {}, ('06-atanas',), 8, 4),
+    ('07', 'atanas', 'atanas', {}, ('06-atanas',), 10, 4),
     ('07', 'tseng', 'tseng', {}, ('06-tseng',), 30, 20),
     ('07', 'sun', 'sun', {}, ('06-sun',), 20, 15),
-    ('08', 'simulation', 'simulation', {}, ('05-simulation',), 35, 25),
+    ('08', 'simulation', 'simulation', {}, ('05-simulation',), 50, 25),
     ('08', 'tseng', 'tseng', {}, ('05-tseng',), 120, 120))
 OPTIONAL = ('04',)  # run only when named: its results are its own
 
@@ -78,14 +78,22 @@ def plan(
     cost = dict(tiny=lambda r: 1., small=lambda r: r[5], paper=lambda r: r[6])[scale]
     return [Step(*r[:4], tuple(a for a in r[4] if a in names), float(cost(r))) for r in kept]
 
-# %% ../nbs/09_paper.ipynb #bbc1558f
+# %% ../nbs/09_paper.ipynb #1d97f6a9
+def longest_first(
+    steps: list, # of Step
+    jobs: int=2, # side by side
+) -> list: # of Step
+    "The order in which free places take steps: the longest chain of minutes first; one at a time, as planned."
+    chain = lambda s: s.minutes + max([chain(w) for w in steps if s.name in w.after], default=0.)
+    return sorted(steps, key=chain, reverse=True) if jobs > 1 else list(steps)
+
 def makespan(
     steps: list, # of Step
     jobs: int=1, # side by side
 ) -> float: # minutes
     "Minutes until the last step ends, when each starts as soon as a place is free and what it waits for has ended."
     places, ends = [0.]*jobs, {}
-    waiting = list(steps)
+    waiting = longest_first(steps, jobs)
     while waiting:
         ready = lambda s: max([ends[a] for a in s.after if a in ends], default=0.)
         open_now = [s for s in waiting if all(a in ends or a not in {w.name for w in waiting} for a in s.after)]
@@ -410,7 +418,7 @@ def failed(
     with contextlib.suppress(OSError): run.record(step, status=status, error=error)
     return run.manifest['steps'][step.name]
 
-# %% ../nbs/09_paper.ipynb #5fe49be6
+# %% ../nbs/09_paper.ipynb #83897437
 def run_steps(
     run: Run,
     steps: list, # of Step, none before what it waits for
@@ -423,6 +431,7 @@ def run_steps(
         if why := lacking(s, run.notebooks, run.root): status[s.name] = failed(run, s, why, 'missing')['status']
         elif _is_done(run, s): status[s.name] = 'kept'; say(f'{s.name}: done before, kept')
         else: waiting.append(s)
+    waiting = longest_first(waiting, run.jobs)
     with concurrent.futures.ThreadPoolExecutor(run.jobs) as pool:
         while waiting or busy:
             for s in list(waiting):
