@@ -316,7 +316,7 @@ class GatedLowRank(nn.Module):
         if self.training and self.dropout: z = z*((torch.rand_like(z) >= self.dropout)/(1 - self.dropout)) # nn.Dropout's draws take a third of a step on a CPU
         return (z*bank.flatten(1)).sum(2).unflatten(-1, bank.shape[1:]).sum(-1) + self.bias
 
-# %% ../nbs/06_decode.ipynb #e3cd1cfb
+# %% ../nbs/06_decode.ipynb #83f37936
 @dataclass
 class HeadConfig:
     "Sizes of a head (the released settings)."
@@ -332,6 +332,10 @@ class HeadConfig:
         if self.kernel < 1 or self.kernel % 2 == 0: raise ValueError(f'kernel={self.kernel}: expected an odd number of frames')
         if self.rank < 1: raise ValueError(f'rank={self.rank}: expected 1 or more')
         if self.ahead < 0 or self.ahead and self.causal: raise ValueError(f'ahead={self.ahead}, causal={self.causal}: expected 0 or more tokens, and 0 for a causal head')
+
+    def reach(self, window: int) -> int: # frames a token -> frames
+        "How far ahead of a frame the head looks."
+        return 0 if self.causal else self.kernel//2 + window*(1 + self.ahead) - 1
 
 # %% ../nbs/06_decode.ipynb #43a88f07
 class Head(nn.Module):

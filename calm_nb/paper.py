@@ -4,15 +4,15 @@
 __all__ = ['PLANNED', 'OPTIONAL', 'PACKAGES', 'WORKER', 'NOISE', 'ITEMS', 'SESSIONS', 'NEURONS', 'TESTS', 'PANELS', 'NOTES',
            'WORDS', 'STYLE', 'DRAWN', 'Step', 'plan', 'longest_first', 'makespan', 'notebook_of', 'code_of',
            'parameters_of', 'root_of', 'lacking', 'package_folder', 'modules_of', 'code_key', 'data_key', 'cores',
-           'threads', 'machine_class', 'environment', 'commit_of', 'run_notebook', 'failure_of', 'publish', 'Run',
-           'parameters', 'identity', 'is_done', 'start_chapter', 'settle', 'execute', 'failed', 'run_steps',
-           'only_driver', 'measured', 'dry_run', 'show_plan', 'check_root', 'run_paper', 'side_by_side',
-           'share_manifest', 'Published', 'published_forecasts', 'published_decoding', 'published_rest', 'published',
-           'Ours', 'kind_of', 'read_csvs', 'rows_of', 'ours_of', 'data_of', 'obstacles', 'reading', 'attempt', 'origin',
-           'Line', 'pm', 'line_of', 'test_line', 'settings_published', 'settings_lines', 'data_lines', 'figure_line',
-           'report_lines', 'md_table', 'item_md', 'report_md', 'downloads_md', 'embed', 'write_report', 'draw_forecast',
-           'draw_decode', 'draw_ablation', 'draw_recon', 'draw_interpret', 'redraw', 'relink', 'bar', 'notebook_page',
-           'front_page', 'pages', 'command', 'main', 'closing']
+           'threads', 'machine_class', 'side_by_side', 'environment', 'commit_of', 'run_notebook', 'failure_of',
+           'publish', 'Run', 'parameters', 'identity', 'is_done', 'start_chapter', 'settle', 'execute', 'failed',
+           'run_steps', 'only_driver', 'measured', 'dry_run', 'show_plan', 'check_root', 'run_paper', 'share_manifest',
+           'Published', 'published_forecasts', 'published_decoding', 'published_rest', 'published', 'Ours', 'kind_of',
+           'read_csvs', 'rows_of', 'ours_of', 'data_of', 'obstacles', 'reading', 'attempt', 'origin', 'Line', 'pm',
+           'line_of', 'test_line', 'settings_published', 'settings_lines', 'data_lines', 'figure_line', 'report_lines',
+           'md_table', 'item_md', 'report_md', 'downloads_md', 'embed', 'write_report', 'draw_forecast', 'draw_decode',
+           'draw_ablation', 'draw_recon', 'draw_interpret', 'redraw', 'relink', 'bar', 'notebook_page', 'front_page',
+           'pages', 'command', 'main', 'closing']
 
 # %% ../nbs/09_paper.ipynb #56ea3cf2
 import argparse, ast, base64, concurrent.futures, contextlib, hashlib, importlib.metadata, importlib.util, json, os, platform, re, shutil, signal, subprocess, sys, tempfile, threading, time
@@ -200,7 +200,7 @@ def data_key(
     config = task_config('maze', scale, seed=seed) if step.label == 'simulation-task' else simulation_config(scale, step.params.get('variant', 'default'), seed)
     return f'config:{config_key(config, 1)}'
 
-# %% ../nbs/09_paper.ipynb #69412c52
+# %% ../nbs/09_paper.ipynb #64a65781
 PACKAGES = ('torch', 'numpy', 'scipy', 'h5py', 'einops', 'scikit-learn', 'pandas', 'matplotlib', 'accelerate', 'safetensors', 'papermill')
 
 def cores() -> int: # 2
@@ -216,6 +216,12 @@ def machine_class() -> str: # 'NVIDIA H200', '2 CPU cores'
     "What computes here: the GPU's model, or the number of cores."
     import torch
     return torch.cuda.get_device_name(0) if best_device().type == 'cuda' else f'{cores()} CPU core{"s" if cores() > 1 else ""}'
+
+def side_by_side() -> int: # 2
+    "How many steps this machine runs at a time: 1 on a GPU (2 where it has 60 GB or more), else one a core, 4 at most."
+    import torch
+    if best_device().type == 'cuda': return 2 if torch.cuda.get_device_properties(0).total_memory > 6e10 else 1
+    return min(4, cores())
 
 def environment() -> dict:
     "Python, the versions of the packages that compute, the class of the machine and the threads of a step."
@@ -500,7 +506,7 @@ def show_plan(
     show_table(table, digits=0, title=f'scale {run.scale}, seed {run.seed}, {machine_class()}, {run.jobs} side by side; minutes are estimates, or measured here before')
     print(f'{len(todo)} of {len(steps)} steps to run: {sum(s.minutes for s in todo):.0f} min one after the other, about {makespan(todo, run.jobs):.0f} min side by side')
 
-# %% ../nbs/09_paper.ipynb #1d4202f9
+# %% ../nbs/09_paper.ipynb #fc8437ec
 def check_root(
     steps: list, # of Step
     root=None, # folder of the recordings
@@ -533,12 +539,6 @@ def run_paper(
         status = run_steps(run, measured(run, steps))
         share_manifest(run)
     return run, status
-
-def side_by_side() -> int: # 2
-    "How many steps this machine runs at a time: 1 on a GPU (2 where it has 60 GB or more), else one a core, 4 at most."
-    import torch
-    if best_device().type == 'cuda': return 2 if torch.cuda.get_device_properties(0).total_memory > 6e10 else 1
-    return min(4, cores())
 
 # %% ../nbs/09_paper.ipynb #09fc7f6f
 NOISE = ('seconds', 'error')
