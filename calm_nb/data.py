@@ -210,14 +210,32 @@ def read_attr(
         return value.decode() if isinstance(value, bytes) else value
 
 # %% ../nbs/01_data.ipynb #440e3ad0
+def _digest(traces):
+    "Sixteen hexadecimal digits of the shape and the values of traces: an array's by its bytes, stored ones' from their file."
+    if isinstance(traces, StoredTraces): return traces.digest
+    digest = hashlib.sha256(repr(traces.shape).encode())
+    for a in range(0, len(traces), _CHUNK): digest.update(np.ascontiguousarray(traces[a:a + _CHUNK], np.float32))
+    return digest.hexdigest()[:16]
+
 class StoredTraces:
-    "(T, N) float32 traces that stay in their HDF5 file: slices are read when asked for."
-    def __init__(self, path):
-        self.path, self._file = Path(path).absolute(), None
-        with open_h5(path) as f: self.shape, self.dtype = f['traces'].shape, f['traces'].dtype
+    "(T, N) float32 traces that stay in their HDF5 file: slices are read when asked for; ValueError where the file is no longer the same."
+    def __init__(self,
+        path, # a file that save_session or save_recording wrote
+        digest: str=None, # of the traces it must hold; None: of those it holds now
+    ):
+        self.path, self._file, self.digest = Path(path).absolute(), None, digest
+        with self._opened() as f: self.shape, self.dtype, self.digest = f['traces'].shape, f['traces'].dtype, f.attrs['digest']
+
+    def _opened(self):
+        file = open_h5(self.path)
+        found = file.attrs.get('digest', 'none')
+        if self.digest in (None, found): return file
+        file.close()
+        raise ValueError(f'{self.path}: holds other traces (digest {found}) than when it was opened ({self.digest}): '
+                         'the recording was converted anew; load the corpus again')
 
     def __getitem__(self, frames):
-        if self._file is None: self._file = open_h5(self.path)
+        if self._file is None: self._file = self._opened()
         return self._file['traces'][frames]
 
     def close(self):
@@ -381,9 +399,18 @@ class Session(_Reading):
     seed: int = 0          # of the split
     pseudo_trials: bool = False
     source: str = ''       # name of the file it was read from
-    checksum: str = ''     # of that file
+    checksum: str = ''     # of that file, '+', of what a model may learn from: filled in here
     meta: dict = field(default_factory=dict)
     notes: list = field(default_factory=list)
+
+    def __post_init__(self):
+        if isinstance(self.traces, (np.ndarray, StoredTraces)): self.checksum = f"{self.checksum.split('+')[0]}+{_content(self)}"
+
+def _content(s):
+    "Sixteen hexadecimal digits of what a model may learn from a session; the split and its scale are not among it."
+    spans = [np.asarray(x).tolist() for x in (s.trials, s.segments)]
+    about = [_digest(s.traces), float(s.rate), float(s.alpha), s.units, bool(s.pseudo_trials), spans]
+    return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
 
 # %% ../nbs/01_data.ipynb #5995d5ee
 def _flat_note(flat): return [f'neurons {flat.tolist()} are constant in the training trials: their scale is 1'] if flat.size else []
@@ -426,7 +453,7 @@ def thin(
                    notes=[*recording.notes, f'{neurons} of {n} neurons kept, drawn by seed {seed}'])
 
 # %% ../nbs/01_data.ipynb #29acae3d
-SCHEMA = 1 # version of the store's layout
+SCHEMA = 2 # version of the store's layout
 
 def checksum_of(
     path, # any file
@@ -465,13 +492,14 @@ def _put_traces(file, traces):
     (T, N), rows = traces.shape, min(128, len(traces))
     data = file.create_dataset('traces', (T, N), np.float32, chunks=(rows, N))
     for a in range(0, T, 8*rows): data[a:a + 8*rows] = traces[a:a + 8*rows]
+    file.attrs['digest'] = _digest(traces)
 
 # %% ../nbs/01_data.ipynb #27e8e321
 def _save(obj, path, kind):
     "Write a Recording or Session: arrays as datasets, dicts of arrays as groups, the rest as one JSON header."
     header = {}
     with atomic_path(path) as draft, h5py.File(draft, 'w') as f:
-        f.attrs.update({'format': f'calm_nb {kind}', 'schema': SCHEMA})
+        f.attrs.update({'format': f'calm_nb {kind}', 'schema': SCHEMA, 'checksum': obj.checksum})
         for name, value in vars(obj).items():
             if name == 'traces': _put_traces(f, value)
             elif name in ('behaviour', 'neurons', 'trial_info'):
@@ -493,7 +521,8 @@ def _open(path, kind, cls):
         for name, node in f.items():
             if name in ('header', 'traces'): continue
             fields[name] = {k: _get(d) for k, d in node.items()} if isinstance(node, h5py.Group) else _get(node)
-    return cls(traces=StoredTraces(path), **fields)
+        digest = f.attrs['digest']
+    return cls(traces=StoredTraces(path, digest), **fields)
 
 # %% ../nbs/01_data.ipynb #38495c45
 def save_session(
@@ -505,9 +534,13 @@ def save_session(
 
 def open_session(
     path, # a file that save_session wrote
+    checksum: str=None, # of the session it must hold; None: any
 ) -> Session: # its traces stay in the file
-    "Open a stored session; raises FileNotFoundError, OSError (truncated) or ValueError (another kind or schema) that name the file."
-    return _open(path, 'session', Session)
+    "Open a stored session; raises FileNotFoundError, OSError (truncated) or ValueError (another kind, schema or session) that name the file."
+    session = _open(path, 'session', Session)
+    if checksum in (None, session.checksum): return session
+    raise ValueError(f'{path}: holds another session (checksum {session.checksum}) than expected ({checksum}): '
+                     'the recording was converted anew; load the corpus again')
 
 # %% ../nbs/01_data.ipynb #91d53725
 def save_recording(

@@ -2,19 +2,21 @@
 
 # %% auto #0
 __all__ = ['VARIABLES', 'TASK_VARIABLES', 'MIN_FRAMES', 'MIN_VARIANCE', 'VERSION', 'PUBLISHED', 'CEILINGS', 'task_kind',
-           'Targets', 'decode_targets', 'Decoder', 'trial_scores', 'concat_r2', 'DecodeEvaluation', 'evaluate_decoder',
-           'best_decoder', 'trial_features', 'fingerprint', 'backbone_key', 'feature_spans', 'SessionFeatures',
-           'Features', 'LowRank', 'GatedLowRank', 'HeadConfig', 'Head', 'HeadTraining', 'head_preset', 'pad_trials',
-           'LabelledBatches', 'head_batch', 'masked_mse', 'mse_loss', 'train_head', 'CalMDecoder', 'decode_labels',
-           'label_loss', 'accuracy', 'LabelDecoder', 'ceiling_rows', 'Ceiling', 'task_of', 'task_corpus',
-           'decode_table', 'decode_results', 'decode_paired', 'decode_summary', 'decode_tests', 'ceiling_share',
-           'milliseconds', 'decode_cost', 'fewer', 'decode_example', 'decoder_color', 'decoder_marks',
+           'Targets', 'decode_targets', 'Decoder', 'fit_decoders', 'predict_together', 'trial_scores', 'concat_r2',
+           'DecodeEvaluation', 'evaluate_decoders', 'evaluate_decoder', 'best_decoder', 'pass_bytes', 'token_features',
+           'trial_features', 'backbone_key', 'feature_spans', 'SessionFeatures', 'same_length', 'like_length',
+           'Features', 'pad_trials', 'LowRank', 'GatedLowRank', 'HeadConfig', 'Head', 'HeadTraining', 'head_preset',
+           'LabelledBatches', 'head_batch', 'masked_mse', 'head_outputs', 'head_run', 'HeadDecoder', 'CalMDecoder',
+           'decode_labels', 'label_loss', 'accuracy', 'LabelDecoder', 'ceiling_rows', 'Ceiling', 'task_of',
+           'task_corpus', 'decode_table', 'decode_results', 'decode_paired', 'decode_summary', 'decode_tests',
+           'ceiling_share', 'milliseconds', 'decode_cost', 'fewer', 'decode_example', 'decoder_color', 'decoder_marks',
            'draw_decode_bars', 'draw_decode_pairs', 'draw_decoded', 'draw_learning', 'figure_decode']
 
 # %% ../nbs/06_decode.ipynb #11a46dab
-import copy, hashlib, time
+import copy, time
 from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Protocol
 
@@ -24,12 +26,12 @@ from torch import nn, Tensor
 from torch.nn import functional as F
 
 from .core import *
-from .dat import DAT, table_key
+from .dat import DAT, DATConfig, table_key
 from .data import Corpus, prepare
 from .forecast import model_color, paired, panel_letter
 from .nq import NQ, tokenize
 from .simulation import TaskConfig, simulate_task, task_config
-from .training import TrainConfig, fit as run_training, load_pretrained, save_pretrained
+from .training import TrainConfig, fingerprint, fit, fit_together, load_pretrained, precision_context, save_pretrained
 
 # %% ../nbs/06_decode.ipynb #b96640e9
 VARIABLES = dict(simulation=('pitch', 'roll', 'yaw', 'forward'), tseng=('pitch', 'roll', 'yaw'), sun=('position',), atanas=('velocity', 'head_angle'))
@@ -98,6 +100,31 @@ class Decoder(Protocol):
     def predict(self, session, trials=None): # Session, indices of trials (None: all) -> list of (T_i, D), z-scored
         "Behaviour of whole trials, at the traces' frame rate."
 
+# %% ../nbs/06_decode.ipynb #f6344942
+def fit_decoders(
+    pairs: list, # of (Decoder, its sessions)
+):
+    "Fit decoders; heads train in lockstep on one pass of the backbone, each to the bits it has alone; the others one by one."
+    pairs = [(d, list(sessions)) for d, sessions in pairs]
+    runs = [(d, d.begin(sessions)) for d, sessions in pairs if hasattr(d, 'begin')]
+    runs = [(d, run) for d, run in runs if run]
+    for d, sessions in pairs:
+        if not hasattr(d, 'begin'): d.fit(sessions)
+    results = fit_together([run for _, run in runs]) if runs else []
+    for (d, run), result in zip(runs, results): d.accept(run, result)
+
+def predict_together(
+    decoders: list, # of Decoder, fitted
+    session, # Session
+    trials: np.ndarray, # their indices
+) -> list: # one a decoder: of (T_i, D), z-scored
+    "Predictions of several decoders; heads on the same backbone share its passes."
+    out = [[] for _ in decoders]
+    streams = [d.stream(session, trials) if hasattr(d, 'stream') else iter([d.predict(session, trials)]) for d in decoders]
+    for parts in zip_longest(*streams, fillvalue=()):
+        for known, part in zip(out, parts): known.extend(part)
+    return out
+
 # %% ../nbs/06_decode.ipynb #738ce2d8
 MIN_FRAMES, MIN_VARIANCE = 3, 1e-6 # of a trial that is scored
 
@@ -135,61 +162,79 @@ class DecodeEvaluation:
     r2_by_trial: np.ndarray # (n, D), NaN where a trial was left out
     scores: dict            # r2, r2_concat, mse -> (D,)
     left_out: np.ndarray    # (D,) trials without a score
-    seconds: float          # of the prediction
+
+def evaluate_decoders(
+    decoders: list, # of Decoder, fitted
+    session, # Session
+    split: str='test', # 'train', 'val' or 'test'
+) -> list: # of DecodeEvaluation
+    "Score decoders on a split of a session; raises ValueError for an empty split or a prediction of another shape."
+    trials = session.of(split)
+    if not len(trials): raise ValueError(f'session {session.name} has no {split} trials')
+    guesses = predict_together(decoders, session, trials)
+    return [_evaluation(d, session, trials, guess) for d, guess in zip(decoders, guesses)]
 
 def evaluate_decoder(
     decoder: Decoder, # fitted
     session, # Session
     split: str='test', # 'train', 'val' or 'test'
 ) -> DecodeEvaluation:
-    "Score a decoder on a split of a session; raises ValueError for an empty split or a prediction of another shape."
-    trials = session.of(split)
-    if not len(trials): raise ValueError(f'session {session.name} has no {split} trials')
-    truth, start = decode_targets(session, decoder.variables).of(session.trials[trials]), time.perf_counter()
-    guess = decoder.predict(session, trials)
-    seconds = time.perf_counter() - start
+    "As `evaluate_decoders`, of one."
+    return evaluate_decoders([decoder], session, split)[0]
+
+def _evaluation(decoder, session, trials, guess):
+    "What a prediction of some trials is worth."
+    truth = decode_targets(session, decoder.variables).of(session.trials[trials])
     by_trial, errors = trial_scores(truth, guess)
     scored = np.isfinite(by_trial)
     mean = lambda x: np.where(scored, x, 0).sum(0)/np.where(scored.any(0), scored.sum(0), np.nan)
     return DecodeEvaluation(decoder.name, session.name, tuple(decoder.variables), trials, by_trial,
-                            dict(r2=mean(by_trial), r2_concat=concat_r2(truth, guess), mse=mean(errors)), (~scored).sum(0), seconds)
+                            dict(r2=mean(by_trial), r2_concat=concat_r2(truth, guess), mse=mean(errors)), (~scored).sum(0))
 
 # %% ../nbs/06_decode.ipynb #cd1977b3
 def best_decoder(
     candidates: dict, # settings in words -> Decoder, not yet fitted
     sessions, # iterable of Session
 ) -> tuple: # (the best one, fitted; list of dicts: what was tried)
-    "Fit every candidate and keep the one of lowest MSE on the validation trials, mean over sessions and variables."
+    "Fit the candidates, together, and keep the one of lowest MSE on the validation trials, mean over sessions and variables."
     sessions = list(sessions)
-    error = lambda d: float(np.mean([np.nanmean(evaluate_decoder(d, s, 'val').scores['mse']) for s in sessions]))
-    tried = {settings: error(d.fit(sessions)) for settings, d in candidates.items()}
+    fit_decoders([(d, sessions) for d in candidates.values()])
+    errors = [[np.nanmean(e.scores['mse']) for e in evaluate_decoders(list(candidates.values()), s, 'val')] for s in sessions]
+    tried = {settings: float(np.mean(column)) for settings, column in zip(candidates, zip(*errors))}
     best = min(tried, key=tried.get)
     return candidates[best], [dict(model=candidates[best].name, settings=k, mse=v, kept='x' if k == best else '') for k, v in tried.items()]
 
 # %% ../nbs/06_decode.ipynb #8a98c20c
+def pass_bytes(
+    c: DATConfig, # sizes of the transformer
+) -> int: # of one token
+    "Memory that a pass without gradients takes at its peak, in full precision."
+    return 4*(2*c.hidden + 8*c.dim)
+
 @torch.no_grad()
+def token_features(
+    dat: DAT, # frozen
+    z: Tensor, # (B, N, T_d) tokens
+    session: str, # name
+    memory: int=None, # bytes a pass may take; None: `memory_budget`
+) -> Tensor: # (B, T_d, N, d) float32, where the transformer is
+    "Features of trials after the final norm, so many at a time as memory allows; raises KeyError for a session the transformer does not know."
+    dat.eval()
+    most = (memory or memory_budget(dat.device))//(pass_bytes(dat.config)*z[0].numel())
+    with precision_context(getattr(dat, 'precision', 'fp32'), dat.device):
+        parts = [dat.features(part.long(), session).transpose(1, 2) for part in z.to(dat.device, non_blocking=True).split(max(1, most))]
+    return torch.cat(parts).float().contiguous()
+
 def trial_features(
     nq: NQ, # the tokenizer
     dat: DAT, # frozen
     traces, # (B, T, N) z-scored
     session: str, # name
 ) -> Tensor: # (B, T_d, N, d) float32
-    "Features of trials of one length after the final norm; raises KeyError for a session the transformer does not know."
-    dat.eval()
-    z = tokenize(nq, traces).to(dat.device).long()
-    return dat.features(z, session).transpose(1, 2)
+    "Features of trials of one length; raises KeyError for a session the transformer does not know."
+    return token_features(dat, tokenize(nq, traces), session)
 
 # %% ../nbs/06_decode.ipynb #46dcc32b
-def fingerprint(
-    *parts, # modules, arrays, text, numbers
-) -> str: # 16 hexadecimal digits
-    "SHA-256 of weights and arrays."
-    digest = hashlib.sha256()
-    for part in parts:
-        arrays = {k: v.detach().cpu().numpy() for k, v in part.state_dict().items()} if isinstance(part, nn.Module) else {'': np.asarray(part)}
-        for k, v in arrays.items(): digest.update(f'{k} {v.shape} {v.dtype}'.encode()); digest.update(np.ascontiguousarray(v).tobytes())
-    return digest.hexdigest()[:16]
-
 def backbone_key(
     nq: NQ,
     dat: DAT,
@@ -212,69 +257,145 @@ def feature_spans(
 
 @dataclass
 class SessionFeatures:
-    "Features of a session's spans, in half precision."
+    "A session's spans, and their features in half precision where they are kept, else their tokens."
     spans: np.ndarray  # (n, 2) frames; the first are the trials
     starts: np.ndarray # (n + 1,) first token of each span
     values: np.ndarray = None # (tokens, N, d) float16, an array or a map of a file; None: not kept
-    compute: object = None # span index -> (T_d, N, d), where they are not kept
+    encode: object = None # () -> (tokens, N) uint8, called when the tokens are first asked for
 
-    def __getitem__(self, i): # index of a span -> (T_d, N, d) float16
-        if self.values is None: return self.compute(i)
+    @cached_property
+    def tokens(self): return self.encode()
+
+    def __getitem__(self, i): # index of a span -> (T_d, N, d) float16, of kept features
         return torch.from_numpy(np.array(self.values[self.starts[i]:self.starts[i+1]]))
+
+    def some_tokens(self, chosen): # indices of spans -> (B, N, T_d) uint8, the shorter filled up at their end
+        parts = [self.tokens[self.starts[i]:self.starts[i+1]] for i in chosen]
+        out = np.zeros((len(parts), max(map(len, parts)), parts[0].shape[1]), np.uint8)
+        for row, part in zip(out, parts): row[:len(part)] = part
+        return torch.from_numpy(out).transpose(1, 2)
+
+# %% ../nbs/06_decode.ipynb #38d79669
+def same_length(
+    lengths: np.ndarray, # of spans
+    most: int=8, # in a group
+): # yields arrays of indices
+    "Spans of one length together."
+    for length in np.unique(lengths):
+        members = np.flatnonzero(lengths == length)
+        yield from np.array_split(members, -(-len(members)//most))
+
+def like_length(
+    tokens: np.ndarray, # of a neuron, of each span
+    neurons: int, # N
+    least: int=2**14, # tokens of all neurons that keep a GPU busy
+) -> list: # of arrays of indices
+    "Spans of like length together: a group takes up longer ones only until it holds `least` tokens."
+    groups = []
+    for i in np.argsort(tokens, kind='stable'):
+        known = groups[-1] if groups else None
+        if known and (tokens[i] == tokens[known[-1]] or len(known)*tokens[known[-1]]*neurons < least): known.append(i)
+        else: groups.append([i])
+    return [np.array(g) for g in groups]
 
 # %% ../nbs/06_decode.ipynb #66a32dda
 class Features:
-    "Frozen features of sessions: computed once, kept in half precision in memory or in files of a folder."
+    "Frozen features of sessions: kept in half precision in memory or in files of a folder, or computed for each batch."
     def __init__(self,
         nq: NQ, # the tokenizer
         dat: DAT, # the backbone, never trained here
         folder: Path=None, # for the files; None: memory
         stride: int=0, # see feature_spans
-        limit: float=4e9, # bytes of a session's features that are kept
+        limit: float=4e9, # bytes of features that are kept, all sessions together
+        memory: int=None, # bytes a pass may take; None: `memory_budget`
     ):
-        self.nq, self.dat, self.folder, self.stride, self.limit, self.kept = nq, dat, folder and Path(folder), stride, limit, {}
-        self.keys = {}
+        self.nq, self.dat, self.folder, self.stride, self.limit = nq, dat, folder and Path(folder), stride, limit
+        self.memory = memory or memory_budget(dat.device)
+        self.keys, self.kept, self.used, self.last, self.weights = {}, {}, 0, (None, None, None), ()
     dim = property(lambda self: self.dat.config.dim, doc='d, width of a feature.')
     window = property(lambda self: self.nq.config.window, doc='L, frames a token.')
+    device = property(lambda self: self.dat.device, doc='Where features of a batch are.')
+    precision = property(lambda self: getattr(self.dat, 'precision', 'fp32'), doc='Of the pass.')
 
     def key(self, session):
         "Fingerprint of a session's features; taken again when a weight was written to since."
-        weights = [t for m in (self.nq, self.dat) for t in (*m.parameters(), *m.buffers())]
-        state = len(weights), sum(t._version for t in weights)
+        if not self.weights or self.weights[0] != len(self.dat.tables): # walking through the modules at each step would take longer than a small head's step
+            self.weights = len(self.dat.tables), [t for m in (self.nq, self.dat) for t in (*m.parameters(), *m.buffers())]
+        state = len(self.dat.tables), sum(t._version for t in self.weights[1]), self.precision
         if self.keys.get(id(session), (None,))[0] != state: self.keys[id(session)] = state, session, self.fresh_key(session)
         return self.keys[id(session)][2]
 
     def fresh_key(self, session):
         "As `key`, from all weights."
-        return fingerprint(backbone_key(self.nq, self.dat, session.name), session.name, session.checksum, feature_spans(session, self.stride), session.mean, session.sd, session.alpha)
+        how = [] if self.precision == 'fp32' else [self.precision]
+        about = session.checksum, feature_spans(session, self.stride), session.mean, session.sd, session.alpha
+        return fingerprint(backbone_key(self.nq, self.dat, session.name), session.name, *about, *how)
 
     def __call__(self, session) -> SessionFeatures:
-        "The features of a session, found or computed now."
+        "The features of a session, found or computed now; of one beyond the limit what they are computed from."
         key = self.key(session)
         if key not in self.kept: self.kept[key] = self.make(session, key)
         return self.kept[key]
 
     def make(self, session, key):
-        "Open the file, or compute and write it; without a folder, compute."
+        "Features where they fit, else tokens."
         spans = feature_spans(session, self.stride)
         starts = np.r_[0, np.cumsum(-(-np.diff(spans)[:, 0]//self.window))]
-        compute = lambda i: trial_features(self.nq, self.dat, session.window(*map(int, spans[i]))[None], session.name)[0].half()
-        if 2.*starts[-1]*session.n_neurons*self.dim > self.limit: return SessionFeatures(spans, starts, compute=compute)
-        path = self.folder and self.folder/f'features-{key}.npy'
-        if not path: return SessionFeatures(spans, starts, self.fill(session, spans, starts))
-        if not path.exists():
-            with atomic_path(path) as draft: np.save(draft, self.fill(session, spans, starts))
-        return SessionFeatures(spans, starts, np.load(path, mmap_mode='r'))
+        size = 2.*starts[-1]*session.n_neurons*self.dim
+        f = SessionFeatures(spans, starts, encode=lambda: self.filed(f'tokens-{key}', lambda: self.encode(session, spans, starts)))
+        if self.used + size > self.limit: return f
+        self.used += size
+        return SessionFeatures(spans, starts, self.filed(f'features-{key}', lambda: self.fill(session, f)))
 
-    def fill(self, session, spans, starts, batch=8):
-        "Compute the features of all spans, those of one length together."
-        values, lengths = np.empty((starts[-1], session.n_neurons, self.dim), np.float16), np.diff(spans)[:, 0]
-        for frames in np.unique(lengths):
-            members = np.flatnonzero(lengths == frames)
-            for part in np.array_split(members, -(-len(members)//batch)):
-                h = trial_features(self.nq, self.dat, np.stack([session.window(*map(int, spans[i])) for i in part]), session.name)
-                for i, x in zip(part, h.half().cpu().numpy()): values[starts[i]:starts[i+1]] = x
+    def filed(self, name, make):
+        "An array from its file in the folder, made and written where it is not there yet; without a folder, made."
+        if not self.folder: return make()
+        path = self.folder/f'{name}.npy'
+        if not path.exists():
+            with atomic_path(path) as draft: np.save(draft, make())
+        return np.load(path, mmap_mode='r')
+
+    def encode(self, session, spans, starts):
+        "Tokens of all spans (tokens, N), those of one length together."
+        tokens = np.empty((starts[-1], session.n_neurons), np.uint8)
+        for part in same_length(np.diff(spans)[:, 0]):
+            z = tokenize(self.nq, np.stack([session.window(*map(int, spans[i])) for i in part]))
+            for i, x in zip(part, z.cpu().numpy()): tokens[starts[i]:starts[i+1]] = x.T
+        return tokens
+
+    def fill(self, session, f):
+        "Features of all spans (tokens, N, d)."
+        values = np.empty((f.starts[-1], session.n_neurons, self.dim), np.float16)
+        for part in same_length(np.diff(f.spans)[:, 0]):
+            h = token_features(self.dat, f.some_tokens(part), session.name, self.memory)
+            for i, x in zip(part, h.half().cpu().numpy()): values[f.starts[i]:f.starts[i+1]] = x
         return values
+
+    def compute(self, session, f, chosen):
+        "Features of some spans, a list of (T_d, N, d) float16 where the backbone is, in one pass but for memory and padding."
+        tokens, out = np.diff(f.starts)[chosen], [None]*len(chosen)
+        for group in like_length(tokens, session.n_neurons):
+            h = token_features(self.dat, f.some_tokens(chosen[group]), session.name, self.memory).half()
+            for i, x in zip(group, h): out[i] = x[:tokens[i]]
+        return out
+
+    def batch(self, session, chosen) -> Tensor: # Session, indices of spans -> (B, T_d, N, d) float32
+        "Features of a few spans, zeros after their ends; the last batch is remembered for whoever asks next."
+        f, chosen = self(session), np.asarray(chosen)
+        if self.last[0] is not f or not np.array_equal(self.last[1], chosen):
+            rows = self.compute(session, f, chosen) if f.values is None else [f[i] for i in chosen]
+            self.last = f, chosen, pad_trials(rows, 0.).to(self.device, non_blocking=True)
+        return self.last[2]
+
+def pad_trials(
+    trials: list, # of (T_i, …) arrays or tensors
+    fill: float=float('nan'),
+) -> Tensor: # (B, T, …) float32, T the longest, where the trials are
+    "Stack ragged trials, the shorter ones filled up at their end."
+    parts = [torch.as_tensor(t) for t in trials]
+    out = torch.full((len(parts), max(map(len, parts)), *parts[0].shape[1:]), fill, device=parts[0].device)
+    for row, part in zip(out, parts): row[:len(part)] = part
+    return out
 
 # %% ../nbs/06_decode.ipynb #602be05f
 class LowRank(nn.Module):
@@ -369,14 +490,15 @@ class Head(nn.Module):
     def forward(self,
         h: Tensor, # (B, T_d, N, d) features; what lies beyond a trial's end may hold anything
         session: str, # name
-        frames: Tensor, # (B,) frames of each trial
-    ) -> Tensor: # (B, T, D), T the longest trial
+        frames, # (B,) frames of each trial, on the CPU: a number read from a GPU would make each step wait for it
+    ) -> Tensor: # (B, T, D) float32, T the longest trial
+        frames = np.asarray(frames)
         y = self.readout(self.view(h, frames), self.bank(session))
         u = self.place(y.unflatten(-1, (self.channels, self.window)).transpose(1, 2).flatten(2), int(frames.max()))
-        inside = torch.arange(u.shape[-1], device=u.device) < frames.to(u.device)[:, None]
+        inside = torch.arange(u.shape[-1], device=u.device) < torch.from_numpy(frames).to(u.device, non_blocking=True)[:, None]
         u, reach = u*inside[:, None], self.config.kernel - 1
         u = F.pad(u, (reach, 0) if self.config.causal else (reach//2, reach//2))
-        return F.conv1d(u, self.smooth, groups=self.channels).transpose(1, 2)
+        return F.conv1d(u, self.smooth, groups=self.channels).transpose(1, 2).float()
 
     def view(self, h, frames):
         "Features (B, T_d, N, d) of every token beside those of the next ones, zeros after a trial's end."
@@ -416,16 +538,6 @@ def head_preset(
     return HeadConfig(kind, rank, dropout=.7 if scale == 'small' else .5, causal=causal), training
 
 # %% ../nbs/06_decode.ipynb #a2e317ba
-def pad_trials(
-    trials: list, # of (T_i, …) arrays or tensors
-    fill: float=float('nan'),
-) -> Tensor: # (B, T, …) float32, T the longest
-    "Stack ragged trials, the shorter ones filled up at their end."
-    parts = [torch.as_tensor(t) for t in trials]
-    out = torch.full((len(parts), max(map(len, parts)), *parts[0].shape[1:]), fill)
-    for row, part in zip(out, parts): row[:len(part)] = part
-    return out
-
 class LabelledBatches:
     "Batches (features, behaviour, frames, session) of one session each, a pure function of the step."
     def __init__(self,
@@ -455,66 +567,128 @@ class LabelledBatches:
         chosen = rng.choice(self.spans[i], min(self.trials, len(self.spans[i])), replace=False)
         return head_batch(self.features, self.sessions[i], chosen, self.targets[self.sessions[i].name])
 
+    def split(self, batch, parts):
+        "A batch in pieces with their shares of the labelled frames."
+        h, y, frames, name = batch
+        ok = np.isfinite(y).sum((1, 2))
+        for i in np.array_split(np.arange(len(y)), parts): yield (h[i[0]:i[-1] + 1], y[i], frames[i], name), ok[i].sum()/ok.sum()
+
 def head_batch(
     features: Features,
     session, # Session
     chosen, # indices of spans
     values: np.ndarray=None, # (T, D) targets; None where there is nothing to learn
-) -> tuple: # (B, T_d, N, d), (B, T, D) or None, (B,) frames, name
+) -> tuple: # (B, T_d, N, d) where the backbone is, (B, T, D) array or None, (B,) frames, name
     "Features and targets of a few spans, padded."
-    f = features(session)
-    y = None if values is None else pad_trials([values[slice(*f.spans[i])] for i in chosen])
-    return pad_trials([f[i] for i in chosen], 0.), y, torch.as_tensor(np.diff(f.spans[chosen])[:, 0]), session.name
+    spans = features(session).spans[chosen]
+    y = None if values is None else pad_trials([values[a:b] for a, b in spans]).numpy()
+    return features.batch(session, chosen), y, np.diff(spans)[:, 0], session.name
 
 # %% ../nbs/06_decode.ipynb #c62aa428
 def masked_mse(
     u: Tensor, # (B, T, D) predictions
-    y: Tensor, # (B, T, D) NaN where unlabelled
+    y, # (B, T, D) array or tensor, NaN where unlabelled
 ) -> Tensor:
     "Mean squared error over the labelled frames."
+    y = torch.as_tensor(y).to(u.device, non_blocking=True)
     ok = y.isfinite()
     return ((u - y.nan_to_num())**2*ok).sum()/ok.sum().clamp_min(1)
 
 # %% ../nbs/06_decode.ipynb #cc4edabe
+@torch.no_grad()
+def head_outputs(
+    head: Head, # in evaluation mode
+    features: Features, # of the frozen backbone
+    session, # Session
+    chosen: np.ndarray, # indices of spans
+    most: int=None, # spans at a time; None: as many as memory allows
+): # yields (B, T, D) where the head is, (B,) frames
+    "What a head says of some spans, a few at a time."
+    size = 32*features.dim*session.n_neurons*int(np.diff(features(session).starts)[chosen].max(initial=1)) # bytes of a span
+    most = max(1, min(most or len(chosen), int(features.memory//size)))
+    for part in np.array_split(chosen, -(-len(chosen)//most)) if len(chosen) else []:
+        h, _, frames, name = head_batch(features, session, part)
+        yield head(h.to(head.smooth.device), name, frames), frames
+
 def _validation(features, sessions, targets, loss):
-    "The mean loss on the validation trials of a few sessions, or None without any."
-    trials = [(s, s.of('val')) for s in sessions if len(s.of('val')) and np.isfinite(np.concatenate([targets[s.name][a:b] for a, b in s.trials[s.of('val')]])).any()]
+    "The mean loss on the validation trials of a few sessions, or None without any; hands over after each pass."
+    trials = [(s, s.of('val')) for s in sessions]
+    trials = [(s, i) for s, i in trials if len(i) and np.isfinite(np.concatenate([targets[s.name][a:b] for a, b in s.trials[i]])).any()]
     def validate(head):
-        rows = [float(loss(head, _to(head_batch(features, s, i, targets[s.name]), head), 0)[0]) for s, i in trials]
-        return dict(score=float(np.mean(rows)))
+        rows = []
+        for s, i in trials:
+            said = []
+            for u, frames in head_outputs(head, features, s, i):
+                said += [x[:n] for x, n in zip(u, frames)]
+                yield
+            rows.append(loss(pad_trials(said, 0.), pad_trials([targets[s.name][a:b] for a, b in s.trials[i]]).numpy()))
+        return dict(score=float(np.mean([float(r) for r in rows])))
     return validate if trials else None
 
-def _to(batch, head): return tuple(x.to(head.smooth.device) if isinstance(x, Tensor) else x for x in batch)
-
-def mse_loss(head, batch, step):
-    "The loss of a batch of behaviour."
-    h, y, frames, name = _to(batch, head)
-    return masked_mse(head(h, name, frames), y), {}
-
-def train_head(
+def head_run(
     head: Head, # with banks for all sessions
     features: Features, # of the frozen backbone
     sessions, # Sessions to learn from
     targets: dict, # name -> (T, D) values, NaN where unlabelled
     training: HeadTraining, # epochs, rate, …
     adapt: bool=False, # only these sessions' banks
-    loss=mse_loss, # loss(head, batch, step)
-    seed: int=0, folder: Path=None, name: str='head', # of the run, see calm_nb.training.fit
-): # FitResult
-    "Train a head, or only the banks of new sessions, on the training trials; the best by validation loss is kept."
+    loss=masked_mse, # loss(u (B, T, D), y (B, T, D) array) -> scalar
+    seed: int=0,
+    folder: Path=None, # for checkpoints
+    name: str='head', # of the run
+) -> dict: # arguments of calm_nb.training.fit
+    "How a head, or only the banks of new sessions, learns from the training trials; the best by validation loss is kept."
     batches, t = LabelledBatches(features, sessions, targets, training.trials, seed), training
     steps = batches.epoch*(t.adapt_epochs if adapt else t.epochs)
-    config = TrainConfig(steps=steps, lr=t.adapt_lr if adapt else t.lr, weight_decay=t.weight_decay, eval_every=max(1, steps//t.evaluations), seed=seed, log_seconds=0.)
+    config = TrainConfig(steps=steps, lr=t.adapt_lr if adapt else t.lr, weight_decay=t.weight_decay, eval_every=max(1, steps//t.evaluations),
+                         precision='fp32', seed=seed, log_seconds=0.)
     mine = {f'banks.{table_key(s.name)}' for s in sessions}
-    wanted = {n: p.requires_grad for n, p in head.named_parameters()}
     for n, p in head.named_parameters(): p.requires_grad_(n in mine or not adapt)
-    try: return run_training(head, batches, loss, config, validate=_validation(features, sessions, targets, loss), folder=folder, name=name)
-    finally:
-        for n, p in head.named_parameters(): p.requires_grad_(wanted[n])
+    def step_loss(head, batch, step):
+        h, y, frames, session = batch
+        return loss(head(h, session, frames), y), {}
+    return dict(model=head, batch=batches, loss=step_loss, config=config, folder=folder, name=name,
+                validate=_validation(features, sessions, targets, loss))
 
 # %% ../nbs/06_decode.ipynb #297bd09f
+class HeadDecoder:
+    "What decoders with a head on frozen features share; those fitted or asked together share the backbone's passes."
+    head, fit_seconds = None, 0.
+
+    def begin(self, sessions): # -> arguments of calm_nb.training.fit
+        "The training of the head, or of the neuron weights of sessions that it does not know; None where it knows all."
+        new = [s for s in sessions if self.head is None or table_key(s.name) not in self.head.banks]
+        if not new: return None
+        targets = self.targets(new)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            head = copy.deepcopy(self.head) or Head(self.config, self.features.dim, self.features.window, self.channels)
+            for s in new: head.add_session(s.name, s.n_neurons)
+        return head_run(head, self.features, new, targets, self.training, self.head is not None, self.loss, self.seed,
+                        self.run_folder(new, head), self.name)
+
+    def accept(self, run, result):
+        "Take the trained head; only now, so a training that fails leaves the decoder as it was."
+        self.head = run['model'].requires_grad_(True)
+        self.fit_seconds += result.seconds
+
+    def fit(self, sessions):
+        "Train the head on the sessions if there is none yet, else only neuron weights of those it does not know."
+        fit_decoders([(self, sessions)])
+        return self
+
+    def stream(self, session, trials=None, batch=16):
+        "Yields predictions of whole trials, a few at a time: lists of (T_i, D) float32."
+        if self.head is None: raise ValueError(f'{self.name} was not fitted: call fit(sessions) first')
+        self.head.eval(); self.head.bank(session.name)
+        chosen = np.arange(len(session)) if trials is None else np.asarray(trials, int)
+        for u, frames in head_outputs(self.head, self.features, session, chosen, batch):
+            yield [x[:n] for x, n in zip(u.cpu().numpy(), frames)]
+
+    def run_folder(self, sessions, head): return None
+
 @dataclass
-class CalMDecoder:
+class CalMDecoder(HeadDecoder):
     "A head on frozen features: `fit` trains it, then adapts neuron weights to sessions it does not know; `predict` decodes whole trials."
     features: Features      # of the frozen backbone
     variables: tuple        # names of behaviours
@@ -526,51 +700,32 @@ class CalMDecoder:
     config: HeadConfig = None     # instead of the preset's
     training: HeadTraining = None # instead of the preset's
     head: Head = field(default=None, repr=False)
-    fit_seconds: float = 0. # of training, kept with the head: one that is found again has those of its training
+    fit_seconds: float = 0. # of training, kept with the head: one that is found again has those of its training; of heads trained together the first has the passes
     name = property(lambda self: f'CalM-{dict(linear="linear", glu="GLU")[self.kind]}{"-causal" if self.causal else ""}')
     n_parameters = property(lambda self: sum(p.numel() for p in self.head.parameters()) if self.head else 0, doc='Learned numbers of the head, banks of all sessions.')
+    channels = property(lambda self: len(self.variables))
+    loss = staticmethod(masked_mse)
 
     def __post_init__(self):
         self.variables = (self.variables,) if isinstance(self.variables, str) else tuple(self.variables)
         config, training = head_preset(resolve_scale(self.scale), self.kind, self.causal)
         self.config, self.training = self.config or config, self.training or training
 
-    def fit(self, sessions):
-        "Train the head on the sessions if there is none yet, else only neuron weights of those it does not know."
-        new, adapt = [s for s in sessions if self.head is None or table_key(s.name) not in self.head.banks], self.head is not None
-        if not new: return self
-        targets = {s.name: decode_targets(s, self.variables).values for s in new}
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed)
-            head = copy.deepcopy(self.head) if adapt else Head(self.config, self.features.dim, self.features.window, len(self.variables))
-            for s in new: head.add_session(s.name, s.n_neurons)
-        result = train_head(head, self.features, new, targets, self.training, adapt, seed=self.seed, folder=self.run_folder(new, head), name=self.name)
-        self.head = head  # only now: a fit that fails leaves the decoder as it was
-        self.fit_seconds += result.seconds
-        return self
+    def targets(self, sessions): return {s.name: decode_targets(s, self.variables).values for s in sessions}
 
-# %% ../nbs/06_decode.ipynb #53ed7015
-def _run_folder(self, sessions, head):
-    "A folder named by everything that the training depends on, the start of the head included."
-    if not self.folder: return None
-    about = [[self.features.key(s), fingerprint(s.split.astype('U8'), np.nan_to_num(decode_targets(s, self.variables).values, nan=9e9))] for s in sessions]
-    key = config_key([self.variables, asdict(self.config), asdict(self.training), self.seed, about, fingerprint(head)], VERSION)
-    return Path(self.folder)/f'{self.name}-{key}'
+    def predict(self, session, trials=None):
+        "Behaviour of whole trials, a list of (T_i, D) float32, z-scored; raises ValueError before `fit`, KeyError for an unknown session."
+        return [u for part in self.stream(session, trials) for u in part]
 
-@torch.no_grad()
-def _predict(self, session, trials=None, batch=16):
-    "Behaviour of whole trials, a list of (T_i, D) float32, z-scored; raises ValueError before `fit`, KeyError for an unknown session."
-    if self.head is None: raise ValueError(f'{self.name} was not fitted: call fit(sessions) first')
-    self.head.eval(); self.head.bank(session.name)
-    chosen = np.arange(len(session)) if trials is None else np.asarray(trials, int)
-    out = []
-    for part in np.array_split(chosen, -(-len(chosen)//batch)) if len(chosen) else []:
-        h, _, frames, name = _to(head_batch(self.features, session, part), self.head)
-        out += [u[:n].cpu().numpy() for u, n in zip(self.head(h, name, frames), frames.tolist())]
-    return out
+    def run_folder(self, sessions, head):
+        "A folder named by everything that the training depends on, the start of the head included."
+        if not self.folder: return None
+        targets = self.targets(sessions)
+        about = [[self.features.key(s), fingerprint(s.split.astype('U8'), np.nan_to_num(targets[s.name], nan=9e9))] for s in sessions]
+        key = config_key([self.variables, asdict(self.config), asdict(self.training), self.seed, about, fingerprint(head)], VERSION)
+        return Path(self.folder)/f'{self.name}-{key}'
 
-CalMDecoder.run_folder, CalMDecoder.predict = _run_folder, _predict
-VERSION = 1 # raise it when a change to this module makes old checkpoints wrong
+VERSION = 2 # raise it when a change to this module makes old checkpoints wrong
 
 # %% ../nbs/06_decode.ipynb #2041ea3d
 def _save(self, folder):
@@ -618,20 +773,20 @@ def decode_labels(
 
 # %% ../nbs/06_decode.ipynb #0f7c770c
 def label_loss(
-    head: Head, # its channels are classes
-    batch: tuple, # y (B, T, 1): class at every frame, NaN outside
-    step: int=0,
+    logits: Tensor, # (B, T, classes)
+    y: np.ndarray, # (B, T, 1) class at every frame, NaN outside
     of_trial: bool=True, # one label a trial
-) -> tuple: # cross-entropy, {}
+) -> Tensor:
     "Cross-entropy of the mean logit over a trial's labelled frames, or of every labelled frame."
-    h, y, frames, name = _to(batch, head)
-    logits, y = head(h, name, frames), y[..., 0]
-    ok = y.isfinite()
+    y = np.asarray(y)[..., 0]
+    ok, there = np.isfinite(y), lambda x: torch.from_numpy(x).to(logits.device, non_blocking=True)
     if of_trial:
-        some = ok.any(1)
-        logits = ((logits*ok[..., None]).sum(1)/ok.sum(1, keepdim=True).clamp_min(1))[some]
-        return F.cross_entropy(logits, y.nan_to_num(-1).amax(1)[some].long()), {}
-    return F.cross_entropy(logits[ok], y[ok].long()), {}
+        some = np.flatnonzero(ok.any(1)) # found on the CPU, where the labels are
+        classes = np.nan_to_num(y, nan=-1).max(1)[some].astype(np.int64)
+        return F.cross_entropy(_mean_logits(logits, there(ok))[there(some)], there(classes))
+    return F.cross_entropy(logits.flatten(0, 1)[there(np.flatnonzero(ok))], there(y[ok].astype(np.int64)))
+
+def _mean_logits(logits, ok): return (logits*ok[..., None]).sum(1)/ok.sum(1, keepdim=True).clamp_min(1)
 
 def accuracy(
     truth: np.ndarray, # (n,) classes
@@ -644,7 +799,7 @@ def accuracy(
 
 # %% ../nbs/06_decode.ipynb #4735e41e
 @dataclass
-class LabelDecoder:
+class LabelDecoder(HeadDecoder):
     "A classification head on the same features, one label a trial or one a frame."
     features: Features   # of the frozen backbone
     variable: str        # of trial_info, or a behaviour with few values
@@ -656,45 +811,39 @@ class LabelDecoder:
     training: HeadTraining = None # instead of the preset's
     head: Head = field(default=None, repr=False)
     classes: np.ndarray = None
+    name = property(lambda self: self.variable)
+    channels = property(lambda self: len(self.classes))
+    loss = property(lambda self: partial(label_loss, of_trial=self.of_trial))
+
+    def __post_init__(self):
+        self.config, training = head_preset(resolve_scale(self.scale), self.kind, self.causal)
+        self.training = self.training or training
 
     def labels(self, session): # Session -> as decode_labels
         "Classes of a session at every frame."
         return decode_labels(session, self.variable, self.window, self.classes)
 
-    def fit(self, sessions):
-        "Train on the sessions, or adapt neuron weights to those it does not know."
-        new, adapt = [s for s in sessions if self.head is None or table_key(s.name) not in self.head.banks], self.head is not None
-        if not new: return self
-        config, training = head_preset(resolve_scale(self.scale), self.kind, self.causal)
-        if self.classes is None: self.classes = np.unique(np.concatenate([self.labels(s)[1] for s in new]))
-        self.of_trial = self.labels(new[0])[2]
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed)
-            self.head = self.head or Head(config, self.features.dim, self.features.window, len(self.classes))
-            for s in new: self.head.add_session(s.name, s.n_neurons)
-        targets = {s.name: self.labels(s)[0][:, None] for s in new}
-        train_head(self.head, self.features, new, targets, self.training or training, adapt, partial(label_loss, of_trial=self.of_trial), self.seed, name=self.variable)
-        return self
+    def targets(self, sessions):
+        if self.classes is None: self.classes = np.unique(np.concatenate([self.labels(s)[1] for s in sessions]))
+        self.of_trial = self.labels(sessions[0])[2]
+        return {s.name: self.labels(s)[0][:, None] for s in sessions}
 
-# %% ../nbs/06_decode.ipynb #5bef9893
-@torch.no_grad()
-def _classify(self, session, split='test'):
-    "True and decoded class indices of a split's trials, or of their labelled frames."
-    h, y, frames, name = _to(head_batch(self.features, session, session.of(split), self.labels(session)[0][:, None]), self.head.eval())
-    logits, ok = self.head(h, name, frames), y[..., 0].isfinite()
-    if self.of_trial:
-        some = ok.any(1)
-        logits, y = (logits*ok[..., None]).sum(1)[some], y[..., 0].nan_to_num(-1).amax(1)[some]
-    else: logits, y = logits[ok], y[..., 0][ok]
-    return y.cpu().numpy().astype(int), logits.argmax(-1).cpu().numpy()
+    def classify(self, session, split='test'):
+        "True and decoded class indices of a split's trials, or of their labelled frames."
+        labels, trials = self.labels(session)[0], session.of(split)
+        y = pad_trials([labels[a:b] for a, b in session.trials[trials]])
+        logits = pad_trials([u for part in self.stream(session, trials) for u in part], 0.)
+        ok = y.isfinite()
+        if self.of_trial:
+            some = ok.any(1)
+            return y.nan_to_num(-1).amax(1)[some].numpy().astype(int), _mean_logits(logits, ok)[some].argmax(-1).numpy()
+        return y[ok].numpy().astype(int), logits[ok].argmax(-1).numpy()
 
-def _label_scores(self, session, split='test'):
-    "Accuracy, balanced accuracy and their chance levels; raises ValueError for a split without labels."
-    truth, guess = self.classify(session, split)
-    if not len(truth): raise ValueError(f'session {session.name} has no labelled {split} trial of {self.variable!r}')
-    return dict(session=session.name, label=self.variable, window=self.window or ('trial' if self.of_trial else 'frame')) | accuracy(truth, guess)
-
-LabelDecoder.classify, LabelDecoder.score = _classify, _label_scores
+    def score(self, session, split='test'):
+        "Accuracy, balanced accuracy and their chance levels; raises ValueError for a split without labels."
+        truth, guess = self.classify(session, split)
+        if not len(truth): raise ValueError(f'session {session.name} has no labelled {split} trial of {self.variable!r}')
+        return dict(session=session.name, label=self.variable, window=self.window or ('trial' if self.of_trial else 'frame')) | accuracy(truth, guess)
 
 # %% ../nbs/06_decode.ipynb #ee12cc65
 @lru_cache(maxsize=2)
@@ -721,11 +870,11 @@ class _Sees(nn.Module):
     def forward(self, frames, around, more): # (T, N + latents), (rows, lags), (rows, N + 2) -> (rows, D)
         return self.body(torch.cat([frames[around].flatten(1), more], 1))
 
-def _inputs(task, spans, lags):
+def _inputs(task, spans, lags, device):
     "Frames (spikes and shared states), and where rows look."
     around, more = ceiling_rows(task, spans, lags)
     frames = np.concatenate([task.spikes, task.latent], 1).astype(np.float32)
-    return torch.from_numpy(frames), torch.from_numpy(around), torch.from_numpy(more)
+    return [torch.from_numpy(x).to(device) for x in (frames, around, more)]
 
 # %% ../nbs/06_decode.ipynb #577060c4
 @dataclass
@@ -750,7 +899,7 @@ class Ceiling:
             spans = more.course.trials if self.times else s.trials[s.of('train')]
             z = (np.stack([more.course.behaviour[v] for v in self.variables], 1) - t.mean)/t.sd
             y = torch.from_numpy(np.concatenate([z[a:b] for a, b in spans]).astype(np.float32))
-            self.nets[s.name] = self.train(_inputs(more, spans, self.lags), y, own, s.trials[s.of('val')], t)
+            self.nets[s.name] = self.train(_inputs(more, spans, self.lags, best_device()), y.to(best_device()), own, s.trials[s.of('val')], t)
         return self
 
     def train(self, inputs, y, own, val, targets):
@@ -758,19 +907,20 @@ class Ceiling:
         frames, around, more = inputs
         def batch(step): return torch.from_numpy(np.random.default_rng([self.seed, step]).integers(len(y), size=256))
         def loss(net, rows, step): return masked_mse(net(frames, around[rows], more[rows]), y[rows]), {}
-        checks = (_inputs(own, val, self.lags), torch.from_numpy(np.concatenate(targets.of(val)))) if len(val) else None
+        checks = (_inputs(own, val, self.lags, y.device), np.concatenate(targets.of(val))) if len(val) else None
         validate = (lambda net: dict(score=float(masked_mse(net(*checks[0]), checks[1])))) if checks else None
         torch.manual_seed(self.seed)
         net = _Sees(around.shape[1]*frames.shape[1] + more.shape[1], self.hidden, y.shape[1])
-        config = TrainConfig(steps=self.steps, lr=2e-3, weight_decay=.05, eval_every=max(1, self.steps//10), seed=self.seed, log_seconds=0.)
-        run_training(net, batch, loss, config, validate=validate)
+        config = TrainConfig(steps=self.steps, lr=2e-3, weight_decay=.05, eval_every=max(1, self.steps//10), precision='fp32', seed=self.seed, log_seconds=0.)
+        fit(net, batch, loss, config, validate=validate)
         return net
 
     @torch.no_grad()
     def predict(self, session, trials=None):
         "Behaviour of whole trials from their spikes; raises KeyError for a session it was not fitted on."
         spans, net = session.trials if trials is None else session.trials[trials], self.nets[session.name]
-        u = net.eval()(*_inputs(_drawn(task_of(session)), spans, self.lags)).numpy()
+        device = next(net.parameters()).device
+        u = net.eval()(*_inputs(_drawn(task_of(session)), spans, self.lags, device)).cpu().numpy()
         return np.split(u, np.cumsum(np.diff(spans)[:, 0])[:-1])
 
 def task_of(
@@ -902,8 +1052,12 @@ def milliseconds(
     repeats: int=5, # times, after one call that does not count
 ) -> float: # ms
     "Median time of a call."
-    times = []
-    for _ in range(repeats + 1): start = time.perf_counter(); f(); times.append(time.perf_counter() - start)
+    times, finish = [], torch.cuda.synchronize if best_device().type == 'cuda' else lambda: None
+    for _ in range(repeats + 1):
+        start = time.perf_counter()
+        f()
+        finish()
+        times.append(time.perf_counter() - start)
     return 1e3*float(np.median(times[1:]))
 
 def decode_cost(

@@ -2,14 +2,16 @@
 
 # %% auto #0
 __all__ = ['MIN_HORIZON', 'LEVELS', 'PUBLISHED', 'METRIC_NAMES', 'horizon_trials', 'trial_batches', 'Forecast', 'Forecaster',
-           'trial_corr', 'concat_corr', 'crps', 'forecast_crps', 'rank_histogram', 'coverage', 'pad_steps', 'step_corr',
-           'find_trials', 'Oracle', 'Evaluation', 'ask', 'evaluate', 'join', 'score_batch', 'collect', 'score_table',
-           'curve_table', 'summary', 'common_metric', 'results', 'stars', 'paired', 'forecast_example', 'model_color',
-           'draw_traces', 'label_traces', 'draw_steps', 'draw_bars', 'draw_calibration', 'draw_pairs',
-           'figure_forecast', 'panel_letter', 'CalM', 'small_data', 'only', 'calm_for']
+           'distinct', 'memory_of', 'check_known', 'trial_corr', 'concat_corr', 'crps', 'forecast_crps',
+           'rank_histogram', 'coverage', 'pad_steps', 'step_corr', 'find_trials', 'Oracle', 'Evaluation', 'ask',
+           'evaluate', 'join', 'score_batch', 'collect', 'score_table', 'curve_table', 'summary', 'common_metric',
+           'results', 'stars', 'paired', 'forecast_example', 'model_color', 'draw_traces', 'label_traces', 'draw_steps',
+           'draw_bars', 'draw_calibration', 'draw_pairs', 'figure_forecast', 'panel_letter', 'CalM', 'small_data',
+           'only', 'calm_for']
 
 # %% ../nbs/05_forecast.ipynb #e28691ae
 import time
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -89,6 +91,40 @@ class Forecaster(Protocol):
         "Learn from the training trials of the sessions; validation trials choose settings."
     def forecast(self, context, horizon, session): # (B, C, N) z-scored, H frames, Session -> Forecast
         "Forecast H frames after the context."
+
+# %% ../nbs/05_forecast.ipynb #ff627bc0
+def distinct(
+    sessions, # iterable of Session
+) -> list: # the same
+    "The sessions to learn from; raises ValueError for anything but Sessions, and for a name that two of them share."
+    if hasattr(sessions, 'trials'): sessions = [sessions]
+    sessions = list(sessions)
+    for s in sessions:
+        if hasattr(s, 'spans'): continue
+        raise ValueError(f'fit got a {type(s).__name__}: expected a list of Sessions; calm_nb.data.prepare(recording) makes a Recording one')
+    twice = [name for name, n in Counter(s.name for s in sessions).items() if n > 1]
+    if twice: raise ValueError(f'{len(twice)} names stand for more than one session: {", ".join(map(repr, twice[:5]))}; give each recording a name of its own (session=…)')
+    return sessions
+
+# %% ../nbs/05_forecast.ipynb #27d640f9
+def memory_of(
+    session, # Session
+) -> dict: # mean and sd (N,), alpha, units, checksum
+    "What a model keeps of a session: how to read its traces as recorded, and by what to know it again."
+    return dict(mean=np.asarray(session.mean), sd=np.asarray(session.sd), alpha=float(session.alpha), units=session.units, checksum=session.checksum.split('+')[-1])
+
+def check_known(
+    memories: dict, # session name -> memory_of it
+    sessions: list, # of Session
+    who: str, # the model, for the message
+):
+    "Raise ValueError for a session whose name is known and whose data are others."
+    for s in sessions:
+        old, new = memories.get(s.name), memory_of(s)
+        if old is None: continue
+        if len(old['mean']) != len(new['mean']): differ = f'{len(new["mean"])} neurons, and it learned {len(old["mean"])}'
+        else: differ = ', '.join(k for k in new if k in old and not np.array_equal(old[k], new[k]))
+        if differ: raise ValueError(f'{who} knows a session {s.name!r} with other data ({differ}): give this recording another name (session=…), or train a new model')
 
 # %% ../nbs/05_forecast.ipynb #1e9a725a
 def trial_corr(
@@ -551,30 +587,44 @@ class CalM:
     "The paper's model as a forecaster: NQ tokens, DAT rollouts; `fit` trains or adapts it, `forecast` continues traces."
     nq: NQ = None            # trained quantizer; None: `fit` trains one
     dat: DAT = None          # trained transformer; None: `fit` trains one
-    scalers: dict = field(default_factory=dict, repr=False) # session name -> mean, sd, alpha, units
+    scalers: dict = field(default_factory=dict, repr=False) # session name -> memory_of it
     samples: int = 32        # futures of a forecast; 0: the greedy one
     seed: int = 0            # of the draws and of training
     scale: str = 'auto'      # preset that `fit` trains
     temperature: float = 1.  # of the draws
     name: str = 'CalM'
     fit_seconds: float = 0.  # of training
+
+    def __post_init__(self):
+        for what, model in (('nq', self.nq), ('dat', self.dat)):
+            if not isinstance(model, (torch.nn.Module, type(None))):
+                raise ValueError(f"CalM's {what} is a {type(model).__name__}: expected a trained model or None; settings go by name, as in CalM(scale='small')")
+        choose('scale', self.scale, ('auto', *SCALES))
+
     n_parameters = property(lambda self: sum(p.numel() for m in (self.nq, self.dat) for p in m.parameters()), doc='Learned numbers: quantizer, transformer, tables of all sessions.')
 
     def fit(self, sessions):
-        "Train on the sessions if there is no model yet, else adapt to those it does not know: new tables, nothing else."
-        sessions, scale, start = list(sessions), resolve_scale(self.scale), time.perf_counter()
-        (sizes, steps), (config, training) = nq_preset(scale), dat_preset(scale)
+        "Train on the sessions if there is no model yet, else adapt to those it does not know: new tables, nothing else; raises ValueError for a known name with other data."
+        sessions, start = distinct(sessions), time.perf_counter()
+        check_known(self.scalers, sessions, self.name)
+        self.scale = resolve_scale(self.scale)
+        (sizes, steps), (config, training) = nq_preset(self.scale), dat_preset(self.scale)
         training = replace(training, seed=self.seed)
         if self.nq is None: self.nq = train_nq(sessions, sizes, replace(steps, seed=self.seed))
-        if self.dat is None: self.dat = train_dat(self.nq, sessions, config, training)
+        untrained = self.dat is None
+        if untrained: self.dat = train_dat(self.nq, sessions, config, training)
         new = [s for s in sessions if s.name not in self.dat.sessions]
         if new: adapt(self.dat, self.nq, new, adapt_training(training))
+        elif not untrained: print(f'{self.name} knows these {len(sessions)} sessions: nothing to train')
         self.fit_seconds += time.perf_counter() - start
         return self.remember(sessions)
 
     def remember(self, sessions):
-        "Keep what is needed to read the sessions' traces as recorded."
-        for s in sessions: self.scalers[s.name] = dict(mean=np.asarray(s.mean), sd=np.asarray(s.sd), alpha=s.alpha, units=s.units)
+        "Keep what is needed to read the sessions' traces as recorded, and to know them again; raises ValueError as `fit`."
+        for s in sessions:
+            check_known(self.scalers, [s], self.name)
+            if self.dat.sessions.get(s.name) != s.n_neurons: raise ValueError(f'{self.name} has {self.dat.sessions.get(s.name, "no")} neurons of session {s.name!r}, which has {s.n_neurons}: fit it first')
+            self.scalers[s.name] = memory_of(s)
         return self
 
     def forecast(self,
@@ -597,7 +647,7 @@ def _forecast_recorded(self, traces, horizon, name, frames):
     if name is None and len(self.scalers) != 1: raise ValueError(f'this model knows {len(self.scalers)} sessions: name one of {", ".join(list(self.scalers)[:5])}…')
     name = name or next(iter(self.scalers))
     self.dat.identity(name)
-    known, traces = self.scalers[name], check_traces(traces).numpy()
+    known, traces = self.scalers[name], check_traces(traces).cpu().numpy()
     if traces.ndim != 2 or traces.shape[1] != len(known['mean']):
         raise ValueError(f'traces have shape {traces.shape}: session {name!r} has {len(known["mean"])} neurons, expected (frames, {len(known["mean"])})')
     if len(traces) < frames: raise ValueError(f'{len(traces)} frames are fewer than the {frames} of context: give more, or a smaller `frames`')
@@ -609,12 +659,13 @@ CalM.forecast_recorded = _forecast_recorded
 
 # %% ../nbs/05_forecast.ipynb #52e93af5
 def _save(self, folder):
-    "Write the model to a folder: nq/, dat/, scalers/ and nothing pickled."
+    "Write the model to a folder: nq/, dat/, scalers/ and nothing pickled; raises ValueError before `fit`."
+    if self.dat is None: raise ValueError(f'{self.name} has not learned anything yet: call fit(sessions) first')
     folder = Path(folder)
     save_nq(self.nq, folder/'nq'); save_dat(self.dat, folder/'dat')
     arrays = {f'{name}/{k}': torch.as_tensor(v[k]).contiguous() for name, v in self.scalers.items() for k in ('mean', 'sd')}
-    rest = {name: dict(alpha=v['alpha'], units=v['units']) for name, v in self.scalers.items()}
-    save_pretrained(folder/'scalers', arrays, dict(sessions=rest, samples=self.samples), kind='calm')
+    rest = {name: {k: v[k] for k in ('alpha', 'units', 'checksum')} for name, v in self.scalers.items()}
+    save_pretrained(folder/'scalers', arrays, dict(sessions=rest, samples=self.samples, scale=resolve_scale(self.scale)), kind='calm')
     return folder
 
 @classmethod
@@ -623,7 +674,8 @@ def _load(cls, folder, **changes):
     folder = Path(folder)
     about, arrays = load_pretrained(folder/'scalers', kind='calm')
     scalers = {n: dict(v, **{k: arrays[f'{n}/{k}'].numpy() for k in ('mean', 'sd')}) for n, v in about['sessions'].items()}
-    return cls(**dict(dict(nq=load_nq(folder/'nq'), dat=load_dat(folder/'dat'), scalers=scalers, samples=about['samples']), **changes))
+    settings = {k: about[k] for k in ('samples', 'scale') if k in about}
+    return cls(**dict(settings, nq=load_nq(folder/'nq'), dat=load_dat(folder/'dat'), scalers=scalers) | changes)
 
 CalM.save_pretrained, CalM.from_pretrained = _save, _load
 

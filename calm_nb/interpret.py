@@ -33,10 +33,11 @@ from torch import nn
 from .core import *
 from .dat import adapt, adapt_training, dat_preset, load_dat, save_dat, table_key
 from .data import ema
-from .decode import fingerprint
+from .decode import pass_bytes
 from .forecast import ask, horizon_trials, model_color, panel_letter, trial_batches, trial_corr
 from .look import dprime, window_means
 from .nq import changed
+from .training import fingerprint
 
 # %% ../nbs/07_interpret.ipynb #0ce1126c
 @dataclass(frozen=True)
@@ -598,35 +599,46 @@ def attention_weights(
     dat, # DAT with softmax attention across neurons
     z, # (B, N, T) tokens
     session: str, # name
+    memory: int=None, # bytes it may take; None: `memory_budget`
 ) -> np.ndarray: # (N, N); [n, m] is how much n listens to m; rows sum to 1
     "Softmax attention along the neural axis, mean over heads, blocks, tokens and trials; raises ValueError for a model without."
-    seen = []
+    total, memory = 0., memory or memory_budget(dat.device)
     def keep(module, inputs):
+        nonlocal total
         q, k, _ = rearrange(module.qkv(inputs[0]), 'b s (three h d) -> three b h s d', three=3, h=module.heads)
-        for part in zip(q.split(64), k.split(64)): seen.append(((part[0] @ part[1].mT)*q.shape[-1]**-.5).softmax(-1).mean(1).sum(0).double()/len(q))
+        for part in zip(q.split(64), k.split(64)): total = total + _listening(*part, memory).double()/(len(z)*z.shape[-1])
     blocks = [b for b in dat.blocks if b.neural]
     if not blocks: raise ValueError(f'coupling {dat.config.coupling!r}: this model has no softmax attention across neurons')
     hooks = [b.neural.register_forward_pre_hook(keep) for b in blocks]
-    try: dat.eval().features(z.to(dat.device), session)
+    try:
+        for part in z.split(max(1, memory//(pass_bytes(dat.config)*z[0].numel()))): dat.eval().features(part.to(dat.device), session)
     finally:
         for h in hooks: h.remove()
-    return (sum(seen)/len(blocks)).cpu().numpy()
+    return (total/len(blocks)).cpu().numpy()
+
+def _listening(q, k, memory):
+    "Attention (N, N) of queries and keys (B, heads, N, D), mean over heads, summed over B: so many listeners at a time as memory allows."
+    size = 12*q.shape[0]*q.shape[1]*q.shape[2] # scores of a listener, scaled, and their softmax
+    return torch.cat([((part @ k.mT)*q.shape[-1]**-.5).softmax(-1).mean(1).sum(0) for part in q.split(max(1, memory//size), 2)])
 
 @torch.inference_mode()
 def coupling_strength(
     dat, # DAT with signed coupling
     session: str, # name
+    memory: int=None, # bytes it may take; None: `memory_budget`
 ) -> np.ndarray: # (N, N); [n, m] is how strongly m drives n
     "Frobenius norm of the learned linear map from neuron m's features to neuron n's, blocks added in squares; raises ValueError for a model without."
-    who, total = dat.identity(session), 0.
+    who, total, memory = dat.identity(session), 0., memory or memory_budget(dat.device)
     for block in (b for b in dat.blocks if b.signed):
         q, k = block.signed.factors(who)
         value, out = rearrange(block.signed.value.weight, '(h e) d -> h e d', h=len(q)), rearrange(block.signed.out.weight, 'd (h e) -> h d e', h=len(q))
         maps = (out @ value).flatten(1).double()
-        a = (q @ k).double()
-        total = total + torch.einsum('hnm,hg,gnm->nm', a, maps @ maps.T, a)
+        listeners = q.split(max(1, memory//(32*k.shape[0]*k.shape[2])), 1) # A and its products in double precision
+        total = total + torch.cat([_squared((part @ k).double(), maps) for part in listeners])
     if isinstance(total, float): raise ValueError(f'coupling {dat.config.coupling!r}: this model has no signed coupling')
     return total.clamp_min(0).sqrt().cpu().numpy()
+
+def _squared(a, maps): return torch.einsum('hnm,hg,gnm->nm', a, maps @ maps.T, a)
 
 # %% ../nbs/07_interpret.ipynb #7dc02d6b
 def rank_test(

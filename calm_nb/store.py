@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 import numpy as np
 from .core import *
-from .data import (SCHEMA, Corpus, RecordingError, hold_out, open_session, prepare, resplit, save_session, thin)
+from .data import (SCHEMA, Corpus, RecordingError, hold_out, open_h5, open_session, prepare, read_attr, resplit, save_session, thin)
 
 # %% ../nbs/01_store.ipynb #ebf18999
 @dataclass(frozen=True)
@@ -38,15 +38,26 @@ def store_folder(
     "Where a data set's store is: $CALM_NB_STORE/<name>, else <runs>/store/<name>."
     return Path(os.environ.get('CALM_NB_STORE') or runs_root()/'store').expanduser()/name
 
-def _file(folder, name): return Path(folder)/f'{quote(name, safe=" -_.,+=")}.h5'
+def _file(folder, name, raw):
+    "A session's place in the store: its name, and a key of the name and of the file that it is read from."
+    source = [str(Path(f).resolve()) for f in raw.files[:1]]
+    return Path(folder)/f'{quote(name, safe=" -_.,+=")[:100]}-{config_key([name, source], 1)}.h5'
 
-def _record(folder, name, raw):
+def _stamp(raw, alpha, neurons): return config_key([stamp_of(raw.files), float(alpha), neurons], 1)
+
+def _holds(file):
+    "The checksum of the session in a file, None where there is no whole session."
+    try:
+        with open_h5(file) as f: return read_attr(f, '/', 'checksum', file)
+    except OSError: return None
+
+def _record(folder, name, raw, alpha, neurons):
     "What an earlier conversion left, or None if there is none that holds."
-    file = _file(folder, name)
+    file = _file(folder, name, raw)
     try: record = read_json(file.with_suffix('.json'))
     except (FileNotFoundError, ValueError): return None
-    good = isinstance(record, dict) and record.get('stamp') == stamp_of(raw.files) and ('skipped' in record or file.is_file())
-    return record if good else None
+    if not isinstance(record, dict) or record.get('stamp') != _stamp(raw, alpha, neurons): return None
+    return record if 'skipped' in record or record.get('checksum', '') == _holds(file) else None
 
 # %% ../nbs/01_store.ipynb #29bf2316
 def _bytes(files): return sum(p.stat().st_size for f in map(Path, files) for p in ([f] if f.is_file() else f.rglob('*')) if p.is_file())
@@ -66,13 +77,14 @@ def convert_one(
     neurons: int=None, # keep at most so many
 ) -> dict: # its record
     "Read one recording, prepare it and write it to the store; a RecordingError is recorded as a skip."
-    start, file = time.perf_counter(), _file(folder, name)
-    record = dict(name=name, stamp=stamp_of(raw.files), bytes=_bytes(raw.files))
+    start, file = time.perf_counter(), _file(folder, name, raw)
+    record = dict(name=name, stamp=_stamp(raw, alpha, neurons), bytes=_bytes(raw.files))
     try:
         recording = raw.read(); read = time.perf_counter() - start
         session = prepare(thin(recording, neurons), alpha, seed)
         save_session(session, file)
-        record |= dict(session=session.name, subject=session.subject, frames=len(session.traces), neurons=session.n_neurons, trials=len(session), read_s=read)
+        record |= dict(session=session.name, checksum=session.checksum, subject=session.subject, frames=len(session.traces),
+                       neurons=session.n_neurons, trials=len(session), read_s=read)
     except RecordingError as error: record['skipped'] = str(error)
     record |= dict(seconds=time.perf_counter() - start, peak=_peak())
     write_json(record, file.with_suffix('.json'))
@@ -105,7 +117,7 @@ def convert(
     "Convert what is not yet converted: restartable, atomic, in parallel over sessions; raises OSError for a full disk."
     from joblib import Parallel, delayed
     from joblib.externals.loky import get_reusable_executor
-    start, records = time.perf_counter(), {name: _record(folder, name, raw) for name, raw in raws.items()}
+    start, records = time.perf_counter(), {name: _record(folder, name, raw, alpha, neurons) for name, raw in raws.items()}
     todo = {name: raws[name] for name, record in records.items() if record is None}
     jobs = (delayed(convert_one)(name, raw, folder, alpha, seed, neurons) for name, raw in todo.items())
     n = _workers(workers, todo)
@@ -141,7 +153,7 @@ def _held(kept, held_out, seed):
     return [name for name, r in kept.items() if r['subject'] in out]
 
 # %% ../nbs/01_store.ipynb #2b6da2c1
-def _open_split(path, seed): return resplit(open_session(path), seed)
+def _open_split(path, seed, checksum): return resplit(open_session(path, checksum), seed)
 
 def stored_corpus(
     name: str, # of the data set
@@ -163,7 +175,7 @@ def stored_corpus(
     raws = _drawn(raws, limit, seed)
     kept, skipped = _sorted_out(convert(raws, folder, alpha, seed, neurons, workers, name), skipped)
     if not kept: raise FileNotFoundError(f'{name}: none of {len(raws)} recordings could be read. ' + '; '.join(f'{k}: {v}' for k, v in list(skipped.items())[:5]))
-    makers = {session: partial(_open_split, _file(folder, r['name']), seed) for session, r in kept.items()}
+    makers = {session: partial(_open_split, _file(folder, r['name'], raws[r['name']]), seed, r['checksum']) for session, r in kept.items()}
     return Corpus(name, makers, _held(kept, held_out, seed), skipped)
 
 # %% ../nbs/01_store.ipynb #42c736c8

@@ -859,18 +859,28 @@ def _npz(path):
                 raise RecordingError(f'{path}: {k} is {_PICKLED}') from error
     return out
 
+def _is_matlab(f, path):
+    "Whether an open HDF5 file is MATLAB's: by its first bytes, the marks on its variables, or its name."
+    with reading(path):
+        with open(path, 'rb') as raw: header = raw.read(10)
+        return header == b'MATLAB 7.3' or Path(path).suffix.lower() == '.mat' or any('MATLAB_class' in d.attrs for d in f.values())
+
 def _hdf5(path):
-    "The arrays at the root of a MATLAB 7.3 or plain HDF5 file; MATLAB's come with their axes turned back."
-    out, matlab = {}, False
+    "The arrays at the root of a MATLAB 7.3 or plain HDF5 file, and whether it is MATLAB's, whose axes are stored in reverse."
+    out = {}
     with open_h5(path) as f:
+        matlab = _is_matlab(f, path)
         for k in members(f, '/', path):
             with reading(path):
                 d = f[k]
-                if not isinstance(d, h5py.Dataset) or d.dtype.kind not in 'biuf': continue
-                matlab |= 'MATLAB_class' in d.attrs; turned = 'MATLAB_class' in d.attrs
+                if not isinstance(d, h5py.Dataset) or d.dtype.kind not in 'biuf' or 'MATLAB_empty' in d.attrs: continue
             x = read_field(f, k, path)
-            out[k] = x.T if turned else x
+            text = read_attr(f, k, 'MATLAB_class', path) == 'char'
+            out[k] = _words(x.T) if text else x.T if matlab else x
     return out, matlab
+
+def _words(x): # (n, letters) character codes -> (n,) text, a word a row
+    return np.array([''.join(map(chr, row)).rstrip() for row in np.atleast_2d(x).astype(int)])
 
 # %% ../../nbs/01d_your_own.ipynb #abeff147
 _MAT_TYPES = {1: 'i1', 2: 'u1', 3: 'i2', 4: 'u2', 5: 'i4', 6: 'u4', 7: 'f4', 9: 'f8', 12: 'i8', 13: 'u8', 16: 'u1', 17: 'u2'} # as stored
@@ -895,7 +905,7 @@ def _mat_array(data, order):
     kind, values = rest[0]
     if len(dims) < 2 or dims.min() < 0: raise ValueError(f'dimensions {dims.tolist()}')
     x = np.frombuffer(values, order + _MAT_TYPES[kind]).reshape(dims, order='F').astype(_MAT_CLASSES[flags & 255])
-    return name.decode('latin1'), np.array([''.join(map(chr, row)).rstrip() for row in x]) if flags & 255 == 4 else x
+    return name.decode('latin1'), _words(x) if flags & 255 == 4 else x
 
 # %% ../../nbs/01d_your_own.ipynb #fd9bd1f6
 def _mat(path):
