@@ -13,8 +13,11 @@ STANDIN ?=
 OUT     ?= runs/forecast-$(DATASET)$(if $(STANDIN),-standin)-$(SCALE)
 WORKERS ?= 2
 # Of `make paper`: chapters (05,06) and steps side by side. DATASET counts there only when it is given on the command line.
+# Of `make gpu`: items (1,2), the folder that holds atanas/ and hippocampus_tracks/, and minutes after which it stops.
 ONLY    ?=
 JOBS    ?=
+DATA    ?=
+MINUTES ?=
 # On Linux, PyPI's torch brings CUDA. For the much smaller CPU build:
 #   make setup TORCH="--index-url https://download.pytorch.org/whl/cpu"
 TORCH   ?=
@@ -35,7 +38,7 @@ HOOKS = GIT_CONFIG_GLOBAL=$${GIT_CONFIG_GLOBAL:-$$HOME/.gitconfig} HOME=$(CURDIR
 
 .DEFAULT_GOAL := help
 _GIVEN = $(if $(findstring command,$(origin $(1))),$($(1)))
-.PHONY: help setup forecast paper pages test export clean-notebooks prepare
+.PHONY: help setup forecast paper gpu pages test export clean-notebooks prepare
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -63,6 +66,11 @@ forecast: $(STAMP) ## run the forecasting chapter, print its table and figure (D
 paper: $(STAMP) ## run the chapters of the paper and write figures/report.html; call it again to go on (SCALE, DATASET, ONLY, ROOT, SEED, JOBS, DRY=1)
 	@calm_paper --scale '$(SCALE)' --seed '$(SEED)' $(if $(call _GIVEN,DATASET),--dataset '$(DATASET)') $(if $(ONLY),--only '$(ONLY)') \
 		$(if $(ROOT),--root '$(abspath $(ROOT))') $(if $(JOBS),--jobs '$(JOBS)') $(if $(DRY),--dry-run)
+
+# It needs no set-up where PYTHON has torch and the libraries that training needs.
+gpu: ## the first hour on a GPU, five items; call it again to go on (ONLY, DATA, OUT, MINUTES, SEED; SCALE=tiny rehearses on a CPU, DRY=1 lists)
+	@PYTHONPATH=".$${PYTHONPATH:+:$$PYTHONPATH}" $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) -m calm_nb.gpu --seed '$(SEED)' $(if $(call _GIVEN,SCALE),--scale '$(SCALE)') \
+		$(if $(ONLY),--only '$(ONLY)') $(if $(DATA),--data '$(DATA)') $(if $(call _GIVEN,OUT),--out '$(OUT)') $(if $(MINUTES),--minutes '$(MINUTES)') $(if $(DRY),--list)
 
 pages: $(STAMP) ## write the notebooks as web pages to pages/index.html
 	@python -c 'from calm_nb.paper import pages; print(pages())'

@@ -73,15 +73,18 @@ class SignedCoupling(nn.Module):
 
     def forward(self,
         x: Tensor, # (B, N, T, d)
-        factors: tuple, # of A
+        factors: tuple, # of A, or A itself alone
     ) -> Tensor: # (B, N, T, d)
-        q, k = factors
         v = self.value(x)
         if self.training and self.dropout: v = v*F.dropout(v.new_ones(*v.shape[:2], 1, 1), self.dropout)
         v = rearrange(v, 'b n t (h e) -> h n (b t e)', h=self.heads)
-        small = x.shape[1] <= 2*self.rank and not torch.compiler.is_compiling() # one graph for all N
-        y = (q @ k) @ v if small else q @ (k @ v)
+        if not torch.compiler.is_compiling(): factors = self.multiplied(factors) # compiled, there is one graph for all N
+        y = factors[0] @ v if len(factors) == 1 else factors[0] @ (factors[1] @ v)
         return self.out(rearrange(y, 'h n (b t e) -> b n t (h e)', b=x.shape[0], t=x.shape[2]))
+
+    def multiplied(self, factors):
+        "A itself, where the population is so small that it is the shorter way."
+        return (factors[0] @ factors[1],) if len(factors) == 2 and factors[0].shape[1] <= 2*self.rank else factors
 
     def reset(self):
         "Orthogonal projections of the embeddings, so that every A starts as a random matrix of full rank R."
@@ -407,7 +410,8 @@ def _uniforms(steps, copies, shape, seed, stratify, device):
 
 def _continue(dat, z, steps, session, ids, u, copies, at_once, temperature):
     "Read contexts (b, N, T) once and continue each in all copies, `at_once` of them together: (S, b, N, steps)."
-    factors, read = dat.factors(dat.identity(session, ids)), [KVCache(z.shape[-1]) for _ in dat.blocks]
+    factors = [f and block.signed.multiplied(f) for block, f in zip(dat.blocks, dat.factors(dat.identity(session, ids)))]
+    read = [KVCache(z.shape[-1]) for _ in dat.blocks]
     first = dat.logits(dat.features(z, session, ids, read, factors, last=True)[:, :, -1])
     out = []
     for i in range(0, copies, at_once):

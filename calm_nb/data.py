@@ -211,20 +211,22 @@ def read_attr(
 
 # %% ../nbs/01_data.ipynb #440e3ad0
 def _digest(traces):
-    "Sixteen hexadecimal digits of the shape and the values of traces: an array's by its bytes, stored ones' from their file."
+    "Sixteen hexadecimal digits of the shape and values of traces: of an array's bytes, or as their file says."
     if isinstance(traces, StoredTraces): return traces.digest
     digest = hashlib.sha256(repr(traces.shape).encode())
     for a in range(0, len(traces), _CHUNK): digest.update(np.ascontiguousarray(traces[a:a + _CHUNK], np.float32))
     return digest.hexdigest()[:16]
 
 class StoredTraces:
-    "(T, N) float32 traces that stay in their HDF5 file: slices are read when asked for; ValueError where the file is no longer the same."
+    "(T, N) float32 traces in their HDF5 file, slices read when asked for; ValueError where the file is another now."
     def __init__(self,
         path, # a file that save_session or save_recording wrote
         digest: str=None, # of the traces it must hold; None: of those it holds now
     ):
         self.path, self._file, self.digest = Path(path).absolute(), None, digest
-        with self._opened() as f: self.shape, self.dtype, self.digest = f['traces'].shape, f['traces'].dtype, f.attrs['digest']
+        with self._opened() as f:
+            self.shape, self.dtype = f['traces'].shape, f['traces'].dtype
+            self.digest = f.attrs['digest']
 
     def _opened(self):
         file = open_h5(self.path)
@@ -404,7 +406,8 @@ class Session(_Reading):
     notes: list = field(default_factory=list)
 
     def __post_init__(self):
-        if isinstance(self.traces, (np.ndarray, StoredTraces)): self.checksum = f"{self.checksum.split('+')[0]}+{_content(self)}"
+        if isinstance(self.traces, (np.ndarray, StoredTraces)):
+            self.checksum = f"{self.checksum.split('+')[0]}+{_content(self)}"
 
 def _content(s):
     "Sixteen hexadecimal digits of what a model may learn from a session; the split and its scale are not among it."
@@ -536,7 +539,7 @@ def open_session(
     path, # a file that save_session wrote
     checksum: str=None, # of the session it must hold; None: any
 ) -> Session: # its traces stay in the file
-    "Open a stored session; raises FileNotFoundError, OSError (truncated) or ValueError (another kind, schema or session) that name the file."
+    "Open a stored session; raises FileNotFoundError, OSError (truncated), ValueError (other kind, schema or session)."
     session = _open(path, 'session', Session)
     if checksum in (None, session.checksum): return session
     raise ValueError(f'{path}: holds another session (checksum {session.checksum}) than expected ({checksum}): '

@@ -4,8 +4,8 @@
 __all__ = ['VARIABLES', 'TASK_VARIABLES', 'MIN_FRAMES', 'MIN_VARIANCE', 'VERSION', 'PUBLISHED', 'CEILINGS', 'task_kind',
            'Targets', 'decode_targets', 'Decoder', 'fit_decoders', 'predict_together', 'trial_scores', 'concat_r2',
            'DecodeEvaluation', 'evaluate_decoders', 'evaluate_decoder', 'best_decoder', 'pass_bytes', 'token_features',
-           'trial_features', 'backbone_key', 'feature_spans', 'SessionFeatures', 'same_length', 'like_length',
-           'Features', 'pad_trials', 'LowRank', 'GatedLowRank', 'HeadConfig', 'Head', 'HeadTraining', 'head_preset',
+           'trial_features', 'backbone_key', 'feature_spans', 'SessionFeatures', 'same_length', 'alike', 'Features',
+           'pad_trials', 'LowRank', 'GatedLowRank', 'HeadConfig', 'Head', 'HeadTraining', 'head_preset',
            'LabelledBatches', 'head_batch', 'masked_mse', 'head_outputs', 'head_run', 'HeadDecoder', 'CalMDecoder',
            'decode_labels', 'label_loss', 'accuracy', 'LabelDecoder', 'ceiling_rows', 'Ceiling', 'task_of',
            'task_corpus', 'decode_table', 'decode_results', 'decode_paired', 'decode_summary', 'decode_tests',
@@ -26,7 +26,7 @@ from torch import nn, Tensor
 from torch.nn import functional as F
 
 from .core import *
-from .dat import DAT, DATConfig, table_key
+from .dat import DAT, DATConfig, of_like_length, table_key
 from .data import Corpus, prepare
 from .forecast import model_color, paired, panel_letter
 from .nq import NQ, tokenize
@@ -100,7 +100,7 @@ class Decoder(Protocol):
     def predict(self, session, trials=None): # Session, indices of trials (None: all) -> list of (T_i, D), z-scored
         "Behaviour of whole trials, at the traces' frame rate."
 
-# %% ../nbs/06_decode.ipynb #f6344942
+# %% ../nbs/06_decode.ipynb #058d2f66
 def fit_decoders(
     pairs: list, # of (Decoder, its sessions)
 ):
@@ -120,7 +120,8 @@ def predict_together(
 ) -> list: # one a decoder: of (T_i, D), z-scored
     "Predictions of several decoders; heads on the same backbone share its passes."
     out = [[] for _ in decoders]
-    streams = [d.stream(session, trials) if hasattr(d, 'stream') else iter([d.predict(session, trials)]) for d in decoders]
+    whole = lambda d: iter([d.predict(session, trials)])
+    streams = [d.stream(session, trials) if hasattr(d, 'stream') else whole(d) for d in decoders]
     for parts in zip_longest(*streams, fillvalue=()):
         for known, part in zip(out, parts): known.extend(part)
     return out
@@ -196,11 +197,12 @@ def best_decoder(
     candidates: dict, # settings in words -> Decoder, not yet fitted
     sessions, # iterable of Session
 ) -> tuple: # (the best one, fitted; list of dicts: what was tried)
-    "Fit the candidates, together, and keep the one of lowest MSE on the validation trials, mean over sessions and variables."
+    "Fit the candidates together and keep the one of lowest MSE on the validation trials, mean over sessions and variables."
     sessions = list(sessions)
     fit_decoders([(d, sessions) for d in candidates.values()])
-    errors = [[np.nanmean(e.scores['mse']) for e in evaluate_decoders(list(candidates.values()), s, 'val')] for s in sessions]
-    tried = {settings: float(np.mean(column)) for settings, column in zip(candidates, zip(*errors))}
+    scored = [evaluate_decoders(list(candidates.values()), s, 'val') for s in sessions]
+    errors = zip(*[[np.nanmean(e.scores['mse']) for e in of_session] for of_session in scored])
+    tried = {settings: float(np.mean(column)) for settings, column in zip(candidates, errors)}
     best = min(tried, key=tried.get)
     return candidates[best], [dict(model=candidates[best].name, settings=k, mse=v, kept='x' if k == best else '') for k, v in tried.items()]
 
@@ -218,12 +220,12 @@ def token_features(
     session: str, # name
     memory: int=None, # bytes a pass may take; None: `memory_budget`
 ) -> Tensor: # (B, T_d, N, d) float32, where the transformer is
-    "Features of trials after the final norm, so many at a time as memory allows; raises KeyError for a session the transformer does not know."
+    "Features after the final norm, as many trials at a time as memory allows; raises KeyError for a session without tables."
     dat.eval()
     most = (memory or memory_budget(dat.device))//(pass_bytes(dat.config)*z[0].numel())
-    with precision_context(getattr(dat, 'precision', 'fp32'), dat.device):
-        parts = [dat.features(part.long(), session).transpose(1, 2) for part in z.to(dat.device, non_blocking=True).split(max(1, most))]
-    return torch.cat(parts).float().contiguous()
+    with precision_context(dat.precision, dat.device):
+        parts = z.to(dat.device, non_blocking=True).split(max(1, most))
+        return torch.cat([dat.features(part.long(), session).transpose(1, 2) for part in parts]).contiguous()
 
 def trial_features(
     nq: NQ, # the tokenizer
@@ -275,7 +277,7 @@ class SessionFeatures:
         for row, part in zip(out, parts): row[:len(part)] = part
         return torch.from_numpy(out).transpose(1, 2)
 
-# %% ../nbs/06_decode.ipynb #38d79669
+# %% ../nbs/06_decode.ipynb #f9a57d1b
 def same_length(
     lengths: np.ndarray, # of spans
     most: int=8, # in a group
@@ -285,18 +287,13 @@ def same_length(
         members = np.flatnonzero(lengths == length)
         yield from np.array_split(members, -(-len(members)//most))
 
-def like_length(
+def alike(
     tokens: np.ndarray, # of a neuron, of each span
     neurons: int, # N
     least: int=2**14, # tokens of all neurons that keep a GPU busy
 ) -> list: # of arrays of indices
-    "Spans of like length together: a group takes up longer ones only until it holds `least` tokens."
-    groups = []
-    for i in np.argsort(tokens, kind='stable'):
-        known = groups[-1] if groups else None
-        if known and (tokens[i] == tokens[known[-1]] or len(known)*tokens[known[-1]]*neurons < least): known.append(i)
-        else: groups.append([i])
-    return [np.array(g) for g in groups]
+    "Spans for a pass each: of one length, where so many keep a GPU busy."
+    return of_like_length(tokens, max(1, -(-least//(neurons*tokens.max()))), 1.)
 
 # %% ../nbs/06_decode.ipynb #66a32dda
 class Features:
@@ -315,14 +312,16 @@ class Features:
     dim = property(lambda self: self.dat.config.dim, doc='d, width of a feature.')
     window = property(lambda self: self.nq.config.window, doc='L, frames a token.')
     device = property(lambda self: self.dat.device, doc='Where features of a batch are.')
-    precision = property(lambda self: getattr(self.dat, 'precision', 'fp32'), doc='Of the pass.')
+    precision = property(lambda self: self.dat.precision, doc='Of the pass.')
 
     def key(self, session):
         "Fingerprint of a session's features; taken again when a weight was written to since."
-        if not self.weights or self.weights[0] != len(self.dat.tables): # walking through the modules at each step would take longer than a small head's step
-            self.weights = len(self.dat.tables), [t for m in (self.nq, self.dat) for t in (*m.parameters(), *m.buffers())]
-        state = len(self.dat.tables), sum(t._version for t in self.weights[1]), self.precision
-        if self.keys.get(id(session), (None,))[0] != state: self.keys[id(session)] = state, session, self.fresh_key(session)
+        tables = len(self.dat.tables)
+        if not self.weights or self.weights[0] != tables: # a walk through the modules takes longer than a small head's step
+            self.weights = tables, [t for m in (self.nq, self.dat) for t in (*m.parameters(), *m.buffers())]
+        state = tables, sum(t._version for t in self.weights[1]), self.precision
+        if self.keys.get(id(session), (None,))[0] != state:
+            self.keys[id(session)] = state, session, self.fresh_key(session)
         return self.keys[id(session)][2]
 
     def fresh_key(self, session):
@@ -342,7 +341,8 @@ class Features:
         spans = feature_spans(session, self.stride)
         starts = np.r_[0, np.cumsum(-(-np.diff(spans)[:, 0]//self.window))]
         size = 2.*starts[-1]*session.n_neurons*self.dim
-        f = SessionFeatures(spans, starts, encode=lambda: self.filed(f'tokens-{key}', lambda: self.encode(session, spans, starts)))
+        encode = lambda: self.encode(session, spans, starts)
+        f = SessionFeatures(spans, starts, encode=lambda: self.filed(f'tokens-{key}', encode))
         if self.used + size > self.limit: return f
         self.used += size
         return SessionFeatures(spans, starts, self.filed(f'features-{key}', lambda: self.fill(session, f)))
@@ -374,7 +374,7 @@ class Features:
     def compute(self, session, f, chosen):
         "Features of some spans, a list of (T_d, N, d) float16 where the backbone is, in one pass but for memory and padding."
         tokens, out = np.diff(f.starts)[chosen], [None]*len(chosen)
-        for group in like_length(tokens, session.n_neurons):
+        for group in alike(tokens, session.n_neurons):
             h = token_features(self.dat, f.some_tokens(chosen[group]), session.name, self.memory).half()
             for i, x in zip(group, h): out[i] = x[:tokens[i]]
         return out
@@ -495,7 +495,8 @@ class Head(nn.Module):
         frames = np.asarray(frames)
         y = self.readout(self.view(h, frames), self.bank(session))
         u = self.place(y.unflatten(-1, (self.channels, self.window)).transpose(1, 2).flatten(2), int(frames.max()))
-        inside = torch.arange(u.shape[-1], device=u.device) < torch.from_numpy(frames).to(u.device, non_blocking=True)[:, None]
+        ends = torch.from_numpy(frames).to(u.device, non_blocking=True)
+        inside = torch.arange(u.shape[-1], device=u.device) < ends[:, None]
         u, reach = u*inside[:, None], self.config.kernel - 1
         u = F.pad(u, (reach, 0) if self.config.causal else (reach//2, reach//2))
         return F.conv1d(u, self.smooth, groups=self.channels).transpose(1, 2).float()
@@ -547,7 +548,8 @@ class LabelledBatches:
         trials: int=8, # a batch
         seed: int=0,
     ):
-        self.features, self.sessions, self.targets, self.trials, self.seed = features, list(sessions), targets, trials, seed
+        self.features, self.sessions, self.targets = features, list(sessions), targets
+        self.trials, self.seed = trials, seed
         self.spans = [self.labelled(s) for s in self.sessions]
         self.counts = np.array([len(s.of('train')) for s in self.sessions], float)
         self.epoch = max(1, round(self.counts.sum()/trials)) # steps
@@ -557,7 +559,8 @@ class LabelledBatches:
         spans, train = self.features(session).spans, session.of('train')
         extra = np.arange(len(session), len(spans))
         inside = lambda i: any(a <= spans[i, 0] and spans[i, 1] <= b for a, b in session.train_stretches())
-        some = [i for i in (*train, *(e for e in extra if inside(e))) if np.isfinite(self.targets[session.name][slice(*spans[i])]).any()]
+        known = lambda i: np.isfinite(self.targets[session.name][slice(*spans[i])]).any()
+        some = [i for i in (*train, *(e for e in extra if inside(e))) if known(i)]
         if not some: raise ValueError(f'session {session.name} has no labelled training trial')
         return np.array(some)
 
@@ -566,12 +569,6 @@ class LabelledBatches:
         i = rng.choice(len(self.sessions), p=self.counts/self.counts.sum())
         chosen = rng.choice(self.spans[i], min(self.trials, len(self.spans[i])), replace=False)
         return head_batch(self.features, self.sessions[i], chosen, self.targets[self.sessions[i].name])
-
-    def split(self, batch, parts):
-        "A batch in pieces with their shares of the labelled frames."
-        h, y, frames, name = batch
-        ok = np.isfinite(y).sum((1, 2))
-        for i in np.array_split(np.arange(len(y)), parts): yield (h[i[0]:i[-1] + 1], y[i], frames[i], name), ok[i].sum()/ok.sum()
 
 def head_batch(
     features: Features,
@@ -604,26 +601,28 @@ def head_outputs(
     most: int=None, # spans at a time; None: as many as memory allows
 ): # yields (B, T, D) where the head is, (B,) frames
     "What a head says of some spans, a few at a time."
-    size = 32*features.dim*session.n_neurons*int(np.diff(features(session).starts)[chosen].max(initial=1)) # bytes of a span
-    most = max(1, min(most or len(chosen), int(features.memory//size)))
+    tokens = np.diff(features(session).starts)[chosen].max(initial=1)
+    size = 32*features.dim*session.n_neurons*int(tokens) # bytes of a span: its features and what heads make of them
+    most = max(1, min(most or len(chosen), features.memory//size))
     for part in np.array_split(chosen, -(-len(chosen)//most)) if len(chosen) else []:
         h, _, frames, name = head_batch(features, session, part)
         yield head(h.to(head.smooth.device), name, frames), frames
 
 def _validation(features, sessions, targets, loss):
     "The mean loss on the validation trials of a few sessions, or None without any; hands over after each pass."
-    trials = [(s, s.of('val')) for s in sessions]
-    trials = [(s, i) for s, i in trials if len(i) and np.isfinite(np.concatenate([targets[s.name][a:b] for a, b in s.trials[i]])).any()]
+    values = {s.name: [targets[s.name][a:b] for a, b in s.trials[s.of('val')]] for s in sessions}
+    labelled = [s for s in sessions if any(np.isfinite(v).any() for v in values[s.name])]
     def validate(head):
+        yield # the others take this step first
         rows = []
-        for s, i in trials:
+        for s in labelled:
             said = []
-            for u, frames in head_outputs(head, features, s, i):
+            for u, frames in head_outputs(head, features, s, s.of('val')):
                 said += [x[:n] for x, n in zip(u, frames)]
                 yield
-            rows.append(loss(pad_trials(said, 0.), pad_trials([targets[s.name][a:b] for a, b in s.trials[i]]).numpy()))
+            rows.append(loss(pad_trials(said, 0.), pad_trials(values[s.name]).numpy()))
         return dict(score=float(np.mean([float(r) for r in rows])))
-    return validate if trials else None
+    return validate if labelled else None
 
 def head_run(
     head: Head, # with banks for all sessions
@@ -640,8 +639,8 @@ def head_run(
     "How a head, or only the banks of new sessions, learns from the training trials; the best by validation loss is kept."
     batches, t = LabelledBatches(features, sessions, targets, training.trials, seed), training
     steps = batches.epoch*(t.adapt_epochs if adapt else t.epochs)
-    config = TrainConfig(steps=steps, lr=t.adapt_lr if adapt else t.lr, weight_decay=t.weight_decay, eval_every=max(1, steps//t.evaluations),
-                         precision='fp32', seed=seed, log_seconds=0.)
+    config = TrainConfig(steps=steps, lr=t.adapt_lr if adapt else t.lr, weight_decay=t.weight_decay, precision='fp32',
+                         eval_every=max(1, steps//t.evaluations), seed=seed, log_seconds=0.)
     mine = {f'banks.{table_key(s.name)}' for s in sessions}
     for n, p in head.named_parameters(): p.requires_grad_(n in mine or not adapt)
     def step_loss(head, batch, step):
@@ -680,7 +679,8 @@ class HeadDecoder:
     def stream(self, session, trials=None, batch=16):
         "Yields predictions of whole trials, a few at a time: lists of (T_i, D) float32."
         if self.head is None: raise ValueError(f'{self.name} was not fitted: call fit(sessions) first')
-        self.head.eval(); self.head.bank(session.name)
+        self.head.eval()
+        self.head.bank(session.name) # KeyError before anything is computed
         chosen = np.arange(len(session)) if trials is None else np.asarray(trials, int)
         for u, frames in head_outputs(self.head, self.features, session, chosen, batch):
             yield [x[:n] for x, n in zip(u.cpu().numpy(), frames)]
@@ -700,7 +700,7 @@ class CalMDecoder(HeadDecoder):
     config: HeadConfig = None     # instead of the preset's
     training: HeadTraining = None # instead of the preset's
     head: Head = field(default=None, repr=False)
-    fit_seconds: float = 0. # of training, kept with the head: one that is found again has those of its training; of heads trained together the first has the passes
+    fit_seconds: float = 0. # of training, kept with the head; of heads trained together the first has the shared passes
     name = property(lambda self: f'CalM-{dict(linear="linear", glu="GLU")[self.kind]}{"-causal" if self.causal else ""}')
     n_parameters = property(lambda self: sum(p.numel() for p in self.head.parameters()) if self.head else 0, doc='Learned numbers of the head, banks of all sessions.')
     channels = property(lambda self: len(self.variables))
@@ -721,8 +721,10 @@ class CalMDecoder(HeadDecoder):
         "A folder named by everything that the training depends on, the start of the head included."
         if not self.folder: return None
         targets = self.targets(sessions)
-        about = [[self.features.key(s), fingerprint(s.split.astype('U8'), np.nan_to_num(targets[s.name], nan=9e9))] for s in sessions]
-        key = config_key([self.variables, asdict(self.config), asdict(self.training), self.seed, about, fingerprint(head)], VERSION)
+        learned = lambda s: fingerprint(s.split.astype('U8'), np.nan_to_num(targets[s.name], nan=9e9))
+        about = [[self.features.key(s), learned(s)] for s in sessions]
+        settings = [self.variables, asdict(self.config), asdict(self.training), self.seed]
+        key = config_key([*settings, about, fingerprint(head)], VERSION)
         return Path(self.folder)/f'{self.name}-{key}'
 
 VERSION = 2 # raise it when a change to this module makes old checkpoints wrong

@@ -101,17 +101,20 @@ def distinct(
     sessions = list(sessions)
     for s in sessions:
         if hasattr(s, 'spans'): continue
-        raise ValueError(f'fit got a {type(s).__name__}: expected a list of Sessions; calm_nb.data.prepare(recording) makes a Recording one')
+        raise ValueError(f'fit got a {type(s).__name__}: expected a list of Sessions; '
+                         'calm_nb.data.prepare(recording) makes a Recording one')
     twice = [name for name, n in Counter(s.name for s in sessions).items() if n > 1]
-    if twice: raise ValueError(f'{len(twice)} names stand for more than one session: {", ".join(map(repr, twice[:5]))}; give each recording a name of its own (session=…)')
-    return sessions
+    if not twice: return sessions
+    raise ValueError(f'{len(twice)} names stand for more than one session: {", ".join(map(repr, twice[:5]))}; '
+                     'give each recording a name of its own (session=…)')
 
 # %% ../nbs/05_forecast.ipynb #27d640f9
 def memory_of(
     session, # Session
 ) -> dict: # mean and sd (N,), alpha, units, checksum
     "What a model keeps of a session: how to read its traces as recorded, and by what to know it again."
-    return dict(mean=np.asarray(session.mean), sd=np.asarray(session.sd), alpha=float(session.alpha), units=session.units, checksum=session.checksum.split('+')[-1])
+    scale = dict(mean=np.asarray(session.mean), sd=np.asarray(session.sd))
+    return scale | dict(alpha=float(session.alpha), units=session.units, checksum=session.checksum.split('+')[-1])
 
 def check_known(
     memories: dict, # session name -> memory_of it
@@ -122,9 +125,11 @@ def check_known(
     for s in sessions:
         old, new = memories.get(s.name), memory_of(s)
         if old is None: continue
-        if len(old['mean']) != len(new['mean']): differ = f'{len(new["mean"])} neurons, and it learned {len(old["mean"])}'
-        else: differ = ', '.join(k for k in new if k in old and not np.array_equal(old[k], new[k]))
-        if differ: raise ValueError(f'{who} knows a session {s.name!r} with other data ({differ}): give this recording another name (session=…), or train a new model')
+        differ = ', '.join(k for k in new if k in old and not np.array_equal(old[k], new[k]))
+        if len(old['mean']) != s.n_neurons: differ = f'{s.n_neurons} neurons, and it learned {len(old["mean"])}'
+        if not differ: continue
+        raise ValueError(f'{who} knows a session {s.name!r} with other data ({differ}): '
+                         'give this recording another name (session=…), or train a new model')
 
 # %% ../nbs/05_forecast.ipynb #1e9a725a
 def trial_corr(
@@ -597,14 +602,15 @@ class CalM:
 
     def __post_init__(self):
         for what, model in (('nq', self.nq), ('dat', self.dat)):
-            if not isinstance(model, (torch.nn.Module, type(None))):
-                raise ValueError(f"CalM's {what} is a {type(model).__name__}: expected a trained model or None; settings go by name, as in CalM(scale='small')")
+            if isinstance(model, (torch.nn.Module, type(None))): continue
+            raise ValueError(f"CalM's {what} is a {type(model).__name__}: expected a trained model or None; "
+                             "settings go by name, as in CalM(scale='small')")
         choose('scale', self.scale, ('auto', *SCALES))
 
     n_parameters = property(lambda self: sum(p.numel() for m in (self.nq, self.dat) for p in m.parameters()), doc='Learned numbers: quantizer, transformer, tables of all sessions.')
 
     def fit(self, sessions):
-        "Train on the sessions if there is no model yet, else adapt to those it does not know: new tables, nothing else; raises ValueError for a known name with other data."
+        "Train if there is no model yet, else adapt to unknown sessions; ValueError for a known name with other data."
         sessions, start = distinct(sessions), time.perf_counter()
         check_known(self.scalers, sessions, self.name)
         self.scale = resolve_scale(self.scale)
@@ -620,10 +626,12 @@ class CalM:
         return self.remember(sessions)
 
     def remember(self, sessions):
-        "Keep what is needed to read the sessions' traces as recorded, and to know them again; raises ValueError as `fit`."
+        "Keep what it takes to read traces as recorded and to know the sessions again; raises ValueError as `fit`."
         for s in sessions:
             check_known(self.scalers, [s], self.name)
-            if self.dat.sessions.get(s.name) != s.n_neurons: raise ValueError(f'{self.name} has {self.dat.sessions.get(s.name, "no")} neurons of session {s.name!r}, which has {s.n_neurons}: fit it first')
+            known = self.dat.sessions.get(s.name, 'no')
+            if known != s.n_neurons:
+                raise ValueError(f'{self.name} has {known} neurons of session {s.name!r}, which has {s.n_neurons}')
             self.scalers[s.name] = memory_of(s)
         return self
 
@@ -664,8 +672,9 @@ def _save(self, folder):
     folder = Path(folder)
     save_nq(self.nq, folder/'nq'); save_dat(self.dat, folder/'dat')
     arrays = {f'{name}/{k}': torch.as_tensor(v[k]).contiguous() for name, v in self.scalers.items() for k in ('mean', 'sd')}
-    rest = {name: {k: v[k] for k in ('alpha', 'units', 'checksum')} for name, v in self.scalers.items()}
-    save_pretrained(folder/'scalers', arrays, dict(sessions=rest, samples=self.samples, scale=resolve_scale(self.scale)), kind='calm')
+    rest = {name: {k: v[k] for k in ('alpha', 'units', 'checksum') if k in v} for name, v in self.scalers.items()}
+    about = dict(sessions=rest, samples=self.samples, scale=resolve_scale(self.scale))
+    save_pretrained(folder/'scalers', arrays, about, kind='calm')
     return folder
 
 @classmethod

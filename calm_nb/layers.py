@@ -87,14 +87,32 @@ class Attention(nn.Module):
         x: Tensor, # (B, S, d)
         cache: KVCache=None, # earlier positions; x continues them
     ) -> Tensor: # (B, S, d)
-        qkv = rearrange(self.qkv(x), 'b s (three h d) -> three b h s d', three=3, h=self.heads)
         start = cache.used if cache else 0
-        if qkv.device.type == 'cpu': qkv = qkv.float() # a CPU's bf16 attention is several times slower than its fp32 one
-        qk, v = qkv[:2], qkv[2]
-        if self.rope: qk = apply_rope(qk, *self.angles(start, start + x.shape[1], qk.shape[-1], x.device))
-        q, k = qk.unbind(0)
+        angles = self.angles(start, start + x.shape[1], x.shape[-1]//self.heads, x.device) if self.rope else None
+        train_half = x.device.type == 'cpu' and torch.is_autocast_enabled('cpu') and torch.is_grad_enabled()
+        q, k, v = (self.split_on_cpu if train_half else self.split)(x, angles)
         if cache: k, v = cache.append(k, v)
         return self.out(rearrange(self.attend(q, k, v, start), 'b h s d -> b s (h d)'))
+
+    def split(self, x, angles):
+        "Queries, keys and values of all heads, each (B, heads, S, D)."
+        qkv = rearrange(self.qkv(x), 'b s (three h d) -> three b h s d', three=3, h=self.heads)
+        if not angles: return qkv.unbind(0)
+        qk, v = qkv.split((2, 1))
+        return *apply_rope(qk, *angles), v[0]
+
+    def split_on_cpu(self, x, angles):
+        """The same for training with bf16 products on a CPU, in few passes over memory: pairs of coordinates side by side, turned as complex numbers, values by 1.
+        Attention itself is then in fp32, since its bf16 kernel is many times slower backward."""
+        if not angles: qkv = self.qkv(x).float()
+        else:
+            rows, dim = torch.arange(3*x.shape[-1]), x.shape[-1]
+            pairs = rows[:2*dim].view(2*self.heads, 2, -1).transpose(1, 2).flatten()
+            y = F.linear(x, self.qkv.weight[torch.cat([pairs, rows[2*dim:]])]).float()
+            turn = torch.complex(*angles).repeat(1, 2*self.heads)
+            turn = torch.cat([turn, torch.ones_like(turn[:, :turn.shape[1]//2])], 1)
+            qkv = torch.view_as_real(torch.view_as_complex(y.unflatten(-1, (-1, 2)))*turn).flatten(2)
+        return rearrange(qkv, 'b s (three h d) -> three b h s d', three=3, h=self.heads).unbind(0)
 
     def angles(self, start, stop, dim, device):
         "Kept ones, or in compiled code new ones: a graph cannot look into a cache."
@@ -111,7 +129,7 @@ class Attention(nn.Module):
             if not q.is_cuda or len(q) <= rows: return attention(q, k, v)
             return torch.cat([attention(*part) for part in zip(q.split(rows), k.split(rows), v.split(rows))])
 
-# %% ../nbs/00a_layers.ipynb #1e093f32
+# %% ../nbs/00a_layers.ipynb #bbdb5306
 class Dropout(nn.Module):
     "Dropout; on a CPU large masks are made of single random bytes, with p rounded to 256ths."
     def __init__(self,
@@ -125,15 +143,15 @@ class Dropout(nn.Module):
     ) -> Tensor: # x/(1 - p), or 0
         if not self.training or not self.p: return x
         if x.device.type != 'cpu' or x.numel() < 2**18: return F.dropout(x, self.p) # small masks: torch's own draws
-        return x*byte_mask(x.shape, self.level, x.dtype)
+        return x*byte_mask(x.shape, self.level)
 
     def extra_repr(self): return f'p={self.p}'
 
-def byte_mask(shape, level, dtype=torch.float32):
+def byte_mask(shape, level):
     "0 with probability level/256, else 1/(1 - level/256)."
     count = math.prod(shape)
     drawn = torch.empty(-(-count//8), dtype=torch.int64).random_(-2**63, None).view(torch.uint8)[:count]
-    return (drawn >= level).to(dtype).mul_(256/(256 - level)).view(shape)
+    return ((drawn >= level)*(256/(256 - level))).view(shape)
 
 # %% ../nbs/00a_layers.ipynb #124459e2
 class FeedForward(nn.Sequential):

@@ -13,7 +13,8 @@ from pathlib import Path
 from urllib.parse import quote
 import numpy as np
 from .core import *
-from .data import (SCHEMA, Corpus, RecordingError, hold_out, open_h5, open_session, prepare, read_attr, resplit, save_session, thin)
+from .data import (SCHEMA, Corpus, RecordingError, hold_out, open_h5, open_session, prepare, read_attr, resplit,
+                          save_session, thin)
 
 # %% ../nbs/01_store.ipynb #ebf18999
 @dataclass(frozen=True)
@@ -83,8 +84,8 @@ def convert_one(
         recording = raw.read(); read = time.perf_counter() - start
         session = prepare(thin(recording, neurons), alpha, seed)
         save_session(session, file)
-        record |= dict(session=session.name, checksum=session.checksum, subject=session.subject, frames=len(session.traces),
-                       neurons=session.n_neurons, trials=len(session), read_s=read)
+        record |= dict(session=session.name, checksum=session.checksum, subject=session.subject, read_s=read,
+                       frames=len(session.traces), neurons=session.n_neurons, trials=len(session))
     except RecordingError as error: record['skipped'] = str(error)
     record |= dict(seconds=time.perf_counter() - start, peak=_peak())
     write_json(record, file.with_suffix('.json'))
@@ -117,7 +118,8 @@ def convert(
     "Convert what is not yet converted: restartable, atomic, in parallel over sessions; raises OSError for a full disk."
     from joblib import Parallel, delayed
     from joblib.externals.loky import get_reusable_executor
-    start, records = time.perf_counter(), {name: _record(folder, name, raw, alpha, neurons) for name, raw in raws.items()}
+    start = time.perf_counter()
+    records = {name: _record(folder, name, raw, alpha, neurons) for name, raw in raws.items()}
     todo = {name: raws[name] for name, record in records.items() if record is None}
     jobs = (delayed(convert_one)(name, raw, folder, alpha, seed, neurons) for name, raw in todo.items())
     n = _workers(workers, todo)
@@ -175,7 +177,8 @@ def stored_corpus(
     raws = _drawn(raws, limit, seed)
     kept, skipped = _sorted_out(convert(raws, folder, alpha, seed, neurons, workers, name), skipped)
     if not kept: raise FileNotFoundError(f'{name}: none of {len(raws)} recordings could be read. ' + '; '.join(f'{k}: {v}' for k, v in list(skipped.items())[:5]))
-    makers = {session: partial(_open_split, _file(folder, r['name'], raws[r['name']]), seed, r['checksum']) for session, r in kept.items()}
+    files = {session: _file(folder, r['name'], raws[r['name']]) for session, r in kept.items()}
+    makers = {session: partial(_open_split, files[session], seed, r['checksum']) for session, r in kept.items()}
     return Corpus(name, makers, _held(kept, held_out, seed), skipped)
 
 # %% ../nbs/01_store.ipynb #42c736c8

@@ -3,8 +3,8 @@
 # %% auto #0
 __all__ = ['PRECISIONS', 'FORMAT_VERSION', 'PEAKS', 'TrainConfig', 'learning_rate', 'decay_groups', 'clip_gradients',
            'WeightAverage', 'seed_step', 'save_tensors', 'check_format', 'load_tensors', 'save_pretrained',
-           'load_pretrained', 'fingerprint', 'resolve_precision', 'precision_context', 'peak_flops', 'FitResult', 'fit',
-           'fit_together', 'process', 'mean_over_processes', 'from_first']
+           'load_pretrained', 'fingerprint', 'process', 'mean_over_processes', 'from_first', 'resolve_precision',
+           'precision_context', 'peak_flops', 'FitResult', 'fit', 'fit_together']
 
 # %% ../nbs/00b_training.ipynb #8317254d
 import contextlib, hashlib, itertools, json, math, time, warnings
@@ -234,6 +234,35 @@ def fingerprint(
         for k, v in arrays.items(): digest.update(f'{k} {v.shape} {v.dtype}'.encode()); digest.update(np.ascontiguousarray(v).tobytes())
     return digest.hexdigest()[:16]
 
+# %% ../nbs/00b_training.ipynb #1b8cbece
+def process() -> tuple: # number of this process, how many there are
+    "Where this process stands in a distributed run; (0, 1) in any other."
+    on = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return (torch.distributed.get_rank(), torch.distributed.get_world_size()) if on else (0, 1)
+
+def mean_over_processes(
+    f, # f(item) -> number
+    items, # at least one
+) -> float: # the same on every process
+    "Mean of `f` over the items, dealt out to the processes of a distributed run."
+    rank, world = process()
+    if world == 1: return float(np.mean([f(x) for x in items]))
+    mine = [f(x) for x in list(items)[rank::world]]
+    sums = torch.tensor([sum(mine), len(mine)], dtype=torch.float64, device=_shared_device())
+    torch.distributed.all_reduce(sums)
+    return (sums[0]/sums[1]).item()
+
+def from_first(
+    tensors, # on the device of the run, filled in place
+):
+    "Give every process of a distributed run the first one's values."
+    if process()[1] > 1:
+        for t in tensors: torch.distributed.broadcast(t.detach(), 0)
+
+def _shared_device():
+    "Where tensors must be that processes exchange."
+    return torch.device('cuda', torch.cuda.current_device()) if torch.distributed.get_backend() == 'nccl' else torch.device('cpu')
+
 # %% ../nbs/00b_training.ipynb #45a15ba9
 @dataclass
 class _Progress:
@@ -397,9 +426,18 @@ class _Stepper(_State):
     @contextlib.contextmanager
     def clock(self, phase):
         "Add the seconds inside the block to those of a phase."
-        start = time.perf_counter()
+        start = self.now()
         try: yield
-        finally: self.spent[phase] = self.spent.get(phase, 0.) + time.perf_counter() - start
+        finally: self.spent[phase] = self.spent.get(phase, 0.) + self.now() - start
+
+    away = 0. # seconds in which other runs had their turn
+    def now(self): return time.perf_counter() - self.away
+
+    def hand_over(self):
+        "Let other runs take their turn; their time is not this run's."
+        start = time.perf_counter()
+        yield
+        self.away += time.perf_counter() - start
 
     def gradients(self, batch, loss):
         "Loss and metrics of this step; leaves the gradients in the parameters."
@@ -492,12 +530,18 @@ def peak_flops(
 class _Loop(_Stepper):
     "A run that trains, evaluates, reports and ends."
     def validate(self, validate):
-        "Numbers of one evaluation; keeps the weights if they are the best so far."
+        "Numbers of one evaluation; keeps the weights if they are the best so far. Hands over wherever `validate` yields."
         p, modes = self.progress, {m: m.training for m in self.model.modules()}
-        with self.average.applied(), torch.no_grad():
+        with self.average.applied():
             self.model.eval()
             seed_step(self.device, self.config.seed, 'validate')
-            row = {k: float(v) for k, v in validate(self.model).items()}
+            with torch.no_grad(): found = validate(self.model)
+            while not isinstance(found, dict):
+                try:
+                    with torch.no_grad(): next(found)
+                except StopIteration as end: found = end.value
+                else: yield from self.hand_over()
+            row = {k: float(v) for k, v in found.items()}
             score = self.check_score(row)
             better = p.best_score is None or score < p.best_score
             if better: self.best = {k: v.detach().clone() for k, v in _tensors(self.model).items()}
@@ -521,7 +565,7 @@ class _Loop(_Stepper):
         p = self.progress
         row, pace = dict(step=p.step, **p.means(), lr=learning_rate(p.step - 1, self.config)), self.pace()
         if validate:
-            with self.clock('validation'): row |= self.validate(validate)
+            with self.clock('validation'): row |= yield from self.validate(validate)
         pace |= {f'seconds_{k}': round(v, 6) for k, v in self.spent.items()}
         p.history.append(row); p.pace.append(pace); p.sums, self.spent, self.done = {}, {}, [0, 0]
         if self.config.log_with: self.accelerator.log(row | pace, step=p.step)
@@ -550,16 +594,16 @@ class _Loop(_Stepper):
         self.model.train()
         tracing = self.profiler()
         while not self.over():
-            start = time.perf_counter()
+            start = self.now()
             with self.clock('steps'): self.step(batch, loss, after_step)
             if tracing: tracing.step()
             if work: self.done = [a + b for a, b in zip(self.done, work(self.made))]
-            if self.due(c.eval_every) or p.step == c.steps: self.record(validate)
-            p.seconds += time.perf_counter() - start
+            if self.due(c.eval_every) or p.step == c.steps: yield from self.record(validate)
+            p.seconds += self.now() - start
             if not self.rank: report(self)
             if self.due(c.save_every) and not self.over():
                 with self.clock('checkpoint'): self.save()
-            yield
+            yield from self.hand_over()
         if tracing: tracing.stop()
         self.finish()
 
@@ -625,7 +669,7 @@ def fit(
     loss, # loss(model, batch, step) -> scalar tensor, {name: float or detached tensor}; or it yields (name, term), whose sum is the loss
     config: TrainConfig,
     *,
-    validate=None, # validate(model) -> {'score': lower is better, …}
+    validate=None, # validate(model) -> {'score': lower is better, …}; or it yields where other runs may take their turn, and returns that
     groups=None, # groups(model) -> AdamW parameter groups; default `decay_groups`
     after_step=None, # after_step(model, step), after the optimiser and before the average
     work=None, # work(batch) -> tokens, FLOPs of its step: what the log calls speed
@@ -657,32 +701,3 @@ def _start(model, batch, loss, config, *, validate=None, groups=None, after_step
     if config.compile and loop.device.type == 'cuda': model.compile()
     if config.log_with: loop.accelerator.init_trackers(name or 'calm_nb', config=_lasting(config))
     return loop, loop.run(batch, loss, validate, after_step, work, report), report
-
-# %% ../nbs/00b_training.ipynb #1b8cbece
-def process() -> tuple: # number of this process, how many there are
-    "Where this process stands in a distributed run; (0, 1) in any other."
-    on = torch.distributed.is_available() and torch.distributed.is_initialized()
-    return (torch.distributed.get_rank(), torch.distributed.get_world_size()) if on else (0, 1)
-
-def mean_over_processes(
-    f, # f(item) -> number
-    items, # at least one
-) -> float: # the same on every process
-    "Mean of `f` over the items, dealt out to the processes of a distributed run."
-    rank, world = process()
-    if world == 1: return float(np.mean([f(x) for x in items]))
-    mine = [f(x) for x in list(items)[rank::world]]
-    sums = torch.tensor([sum(mine), len(mine)], dtype=torch.float64, device=_shared_device())
-    torch.distributed.all_reduce(sums)
-    return (sums[0]/sums[1]).item()
-
-def from_first(
-    tensors, # on the device of the run, filled in place
-):
-    "Give every process of a distributed run the first one's values."
-    if process()[1] > 1:
-        for t in tensors: torch.distributed.broadcast(t.detach(), 0)
-
-def _shared_device():
-    "Where tensors must be that processes exchange."
-    return torch.device('cuda', torch.cuda.current_device()) if torch.distributed.get_backend() == 'nccl' else torch.device('cpu')

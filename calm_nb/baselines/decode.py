@@ -253,8 +253,8 @@ def decode_recipe(
     "The preset of a network at a scale; 'paper' follows the paper's appendix; raises ValueError for unknown names."
     net, scale, family = DECODE_NETS[choose('network', name, DECODE_NETS)], choose('scale', scale, SCALES), name.split()[0]
     smaller, epochs, evaluations, rate = ({}, 200, 200, 1e-3) if scale == 'paper' else _SMALLER[family][scale]
-    training = TrainConfig(lr=rate, min_lr=rate, weight_decay=0., warmup=0., clip=0., ema=0., patience=20, precision='fp32',
-                           log_seconds=30. if scale == 'paper' else 0.)
+    training = TrainConfig(lr=rate, min_lr=rate, weight_decay=0., warmup=0., clip=0., ema=0., patience=20,
+                           precision='fp32', log_seconds=30. if scale == 'paper' else 0.)
     if family != 'TCN': training = replace(training, min_lr=0., weight_decay=1e-4, warmup=.06, clip=1.)
     batch = dict(tiny=8, small=32 if family == 'TCN' else 4, paper=32 if family == 'TCN' else 64)[scale]
     decays = dict(tiny=(0.,), small=(0., 1e-3), paper=(0., 1e-5, 1e-4, 1e-3))[scale] if family == 'TCN' else (0.,)
@@ -262,7 +262,7 @@ def decode_recipe(
 
 # %% ../../nbs/06a_decode_baselines.ipynb #c29d96cf
 class TrialBatches:
-    "Batches (x (B, T, N), y (B, T, D), lengths, a number a trial, session name), a pure function of the step; raises ValueError as the targets do."
+    "Batches (x (B, T, N), y (B, T, D), B lengths, session name), a function of the step alone; raises as the targets."
     def __init__(self,
         sessions: list, # of Session
         variables: tuple,
@@ -283,7 +283,8 @@ class TrialBatches:
         spans = self.spans[name]
         spans = spans[rng.choice(len(spans), min(self.batch, len(spans)), replace=False)].tolist()
         x, y = pad_trials([self.sessions[name].window(a, b) for a, b in spans], 0.), pad_trials([self.targets[name][a:b] for a, b in spans])
-        return x, y, tuple(b - a for a, b in spans), name # lengths stay numbers: reading them from a GPU would hold up every step
+        # lengths stay numbers: reading them back from a GPU would hold up every step
+        return x, y, tuple(b - a for a, b in spans), name
 
     def split(self,
         made: tuple, # a batch
@@ -349,7 +350,7 @@ NetworkDecoder.learn, NetworkDecoder.train_best = _learn, _train_best
 def _place(self, key, batches):
     "The folder of one training, named by all that decides its result, or None."
     if self.folder is None: return None
-    data = [[s.name, s.n_neurons, len(s), s.alpha, s.seed, s.checksum, s.meta, zlib.crc32(batches.targets[n].tobytes())] for n, s in batches.sessions.items()]
+    data = [[n, memory_of(s), s.split, zlib.crc32(batches.targets[n].tobytes())] for n, s in batches.sessions.items()]
     before = [[k, *m.tables] for k, m in self.models.items() if hasattr(m, 'tables')]
     return Path(self.folder)/f'{self.name}-{config_key([asdict(self.recipe), self.variables, self.seed, key, data, before], _VERSION)}'
 
@@ -364,7 +365,8 @@ def _train(self, model, batches, decay, place, shape=lambda training: training):
         return masked_mse(self.answer(m, x, lengths, name).float(), y) + penalty, {}
     validate = _validator(self, list(batches.sessions.values())[:8])
     folder = place and place/f'decay-{decay:g}'
-    result = run_training(model, batches, loss, training, validate=validate, groups=dat_groups(training), folder=folder, name=self.name)
+    result = run_training(model, batches, loss, training, validate=validate, groups=dat_groups(training), folder=folder,
+                          name=self.name)
     self.memories.update({name: memory_of(s) for name, s in batches.sessions.items()})
     return result
 
@@ -391,14 +393,14 @@ def _predict(self,
     session, # Session, fitted
     trials=None, # indices; None: all
 ) -> list: # of (T_i, D) float32, z-scored
-    "Behaviour of each trial, a part of the trials at a time, in the precision of the training; raises ValueError for a session it was not fitted on."
+    "Behaviour of each trial, some trials at a time, as precise as the training; ValueError for a session not fitted."
     model, out = self.model_for(session), []
     zs, device = _asked(session, trials, model.neurons(session.name), self.name), device_of(model)
     size = max(1, min(self.recipe.batch, VALUES//max((z.size for z in zs), default=1)))
     with torch.no_grad(), precision_context(self.recipe.training.precision, device):
         for part in (zs[a:a + size] for a in range(0, len(zs), size)):
-            y = self.answer(model, pad_trials(part, 0.).to(device), tuple(map(len, part)), session.name).float().cpu().numpy()
-            out += [row[:len(z)] for row, z in zip(y, part)]
+            y = self.answer(model, pad_trials(part, 0.).to(device), tuple(map(len, part)), session.name)
+            out += [row[:len(z)] for row, z in zip(y.float().cpu().numpy(), part)]
     return out
 
 NetworkDecoder.model_for, NetworkDecoder.predict = _model_for, _predict
@@ -519,7 +521,7 @@ def _grid(self, frames, rate):
     return torch.ceil(torch.as_tensor(frames)/rate/self.step - 1e-6).clamp(min=1).long()
 
 def _below(numbers, size, device):
-    "(B, size) bool: the first so many of each row; numbers go to a GPU with the commands, where a tensor of them would be waited for."
+    "(B, size) bool, the first so many of each row; a GPU takes numbers with its commands and waits for tensors."
     return torch.stack([torch.arange(size, device=device) < n for n in numbers])
 
 def _kept(self, x, lengths, rate):

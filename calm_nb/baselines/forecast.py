@@ -22,8 +22,8 @@ from torch.nn import functional as F
 
 from ..core import *
 from ..dat import Tables, adapt_training, dat_groups, table_key, table_name
-from ..forecast import (MIN_HORIZON, Forecast, Forecaster, check_known, crps, distinct, evaluate, horizon_trials, memory_of, pad_steps,
-                              trial_batches, trial_corr)
+from ..forecast import (MIN_HORIZON, Forecast, Forecaster, check_known, crps, distinct, evaluate, horizon_trials,
+                              memory_of, pad_steps, trial_batches, trial_corr)
 from ..nq import check_traces
 from ..training import TrainConfig, fit as run_training, precision_context
 
@@ -41,7 +41,7 @@ class Baseline:
     def fit(self,
         sessions, # iterable of Session
     ): # self
-        "Learn from the training trials; validation trials choose settings and checkpoints; raises ValueError for two sessions of one name."
+        "Learn from the training trials, choose on the validation trials; raises ValueError for a name given twice."
         start = time.perf_counter()
         seconds = self.learn(distinct(sessions))
         self.fit_seconds += time.perf_counter() - start if seconds is None else seconds
@@ -334,8 +334,9 @@ def recipe(
     net, scale = NETS[choose('network', name, NETS)], choose('scale', scale, SCALES)
     rate = dict(TCN=1e-4, POCO=3e-4).get(name, 1e-3)
     if scale == 'paper':
-        training = TrainConfig(steps=5000, lr=rate, min_lr=rate, weight_decay=1e-4 if name == 'POCO' else 0., warmup=0., clip=5., ema=0., patience=20,
-                               precision='fp32', log_seconds=30.)
+        decay = 1e-4 if name == 'POCO' else 0.
+        training = TrainConfig(steps=5000, lr=rate, min_lr=rate, weight_decay=decay, warmup=0., clip=5., ema=0.,
+                               patience=20, precision='fp32', log_seconds=30.)
         paper = Recipe(net, training, epochs=200 if name == 'TCN' else 0, evaluations=100)
         return replace(paper, batch=64, anywhere=False, amsgrad=True) if name == 'POCO' else paper
     smaller, steps, rate = SMALLER[name][scale]
@@ -358,7 +359,8 @@ def altered(
     own, training = ({f.name for f in fields(x)} - {'net', 'training'} for x in (base, base.training))
     for name in changes: choose('setting', name, [*own, *base.net, *training])
     part = lambda names: {k: v for k, v in changes.items() if k in names}
-    return replace(base, net={**base.net, **part(base.net)}, training=replace(base.training, **part(training - own)), **part(own))
+    trained = replace(base.training, **part(training - own))
+    return replace(base, net={**base.net, **part(base.net)}, training=trained, **part(own))
 
 # %% ../../nbs/05a_forecast_baselines.ipynb #7d3dc859
 class Windows:
@@ -501,7 +503,7 @@ def _scheduled(recipe, trials):
 def _place(self, key, sessions):
     "The folder of one training, or None."
     if self.folder is None: return None
-    data = [[s.name, s.n_neurons, len(s), s.alpha, s.seed, s.checksum, s.meta] for s in sessions]
+    data = [[s.name, memory_of(s), s.split] for s in sessions]
     before = [[k, *m.tables] for k, m in self.models.items() if hasattr(m, 'tables')]
     settings = [asdict(self.recipe), self.context, self.horizon, self.seed, self.select, key]
     return Path(self.folder)/f'{self.name}-{config_key([settings, data, before], VERSION)}'
@@ -540,9 +542,9 @@ def _predict_all(self,
     name: str, # of the session
 ) -> Tensor: # (B, H, N) float32
     "Predictions without gradients, a part of the trials at a time, in the precision of the training."
-    device = device_of(model)
+    device, size = device_of(model), max(1, ROWS//past.shape[2])
     with torch.no_grad(), precision_context(self.recipe.training.precision, device):
-        return torch.cat([self.predict(model, part.to(device), horizon, name).float() for part in past.split(max(1, ROWS//past.shape[2]))])
+        return torch.cat([self.predict(model, part.to(device), horizon, name).float() for part in past.split(size)])
 
 def _forecast(self,
     context, # (B, C, N) z-scored
@@ -551,7 +553,8 @@ def _forecast(self,
 ) -> Forecast: # (B, H, N) z-scored
     "Forecast H frames; raises ValueError for a session without a model, too short a context, or more frames than a fixed window has."
     model = self.model_for(session)
-    return Forecast(self.predict_all(model, _question(self, context, horizon, session), horizon, session.name).cpu().numpy())
+    past = _question(self, context, horizon, session)
+    return Forecast(self.predict_all(model, past, horizon, session.name).cpu().numpy())
 
 Network.model_for, Network.predict_all, Network.forecast = _model_for, _predict_all, _forecast
 
@@ -951,4 +954,5 @@ def cost(
         forecaster.forecast(past, horizon, session)
         times.append(_finished(device) - start)
     peak = dict(peak_mb=torch.cuda.max_memory_allocated(device)/1e6) if device.type == 'cuda' else {}
-    return dict(parameters=getattr(forecaster, 'n_parameters', 0), seconds=getattr(forecaster, 'fit_seconds', 0.), ms=1e3*float(np.median(times[1:]))) | peak
+    learned = dict(parameters=getattr(forecaster, 'n_parameters', 0), seconds=getattr(forecaster, 'fit_seconds', 0.))
+    return learned | dict(ms=1e3*float(np.median(times[1:]))) | peak

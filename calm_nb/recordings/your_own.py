@@ -863,10 +863,11 @@ def _is_matlab(f, path):
     "Whether an open HDF5 file is MATLAB's: by its first bytes, the marks on its variables, or its name."
     with reading(path):
         with open(path, 'rb') as raw: header = raw.read(10)
-        return header == b'MATLAB 7.3' or Path(path).suffix.lower() == '.mat' or any('MATLAB_class' in d.attrs for d in f.values())
+        named = header == b'MATLAB 7.3' or Path(path).suffix.lower() == '.mat'
+        return named or any('MATLAB_class' in d.attrs for d in f.values())
 
 def _hdf5(path):
-    "The arrays at the root of a MATLAB 7.3 or plain HDF5 file, and whether it is MATLAB's, whose axes are stored in reverse."
+    "The arrays at the root of a MATLAB 7.3 or plain HDF5 file, and whether it is MATLAB's, with its axes in reverse."
     out = {}
     with open_h5(path) as f:
         matlab = _is_matlab(f, path)
