@@ -5,7 +5,7 @@ __all__ = ['PRODUCTS', 'RELEASED', 'SUBJECTS', 'TSENG', 'SIZES', 'H100', 'SHARE'
            'peak_memory', 'AsOnGPU', 'Work', 'count_step', 'passes', 'dat_step', 'nq_step', 'Size', 'step_row', 'hours',
            'slope', 'figure_growth', 'large_session']
 
-# %% ../nbs/04b_cost.ipynb #dfdff1b0
+# %% ../nbs/04b_cost.ipynb #1d7e7d2f
 import math, os, time, weakref
 from dataclasses import dataclass, replace
 from unittest.mock import patch
@@ -21,7 +21,7 @@ from .dat import DAT, DATConfig, adapt_training, dat_losses, dat_preset
 from .nq import NQ, NQConfig, nq_losses, nq_preset
 from .training import PEAKS, TrainConfig, _Stepper
 
-# %% ../nbs/04b_cost.ipynb #83ccd6c5
+# %% ../nbs/04b_cost.ipynb #01d14f88
 def flops(
     f, # a function without arguments
 ) -> int: # FLOP
@@ -34,7 +34,7 @@ def _attention_backward(grad, q, k, v, *rest, out_shape=None, **options):
     "Four products of the shapes of queries and keys, without the scores."
     return 8*math.prod(q)*k[2]
 
-# %% ../nbs/04b_cost.ipynb #36fa5418
+# %% ../nbs/04b_cost.ipynb #06e4d77d
 class Held(TorchDispatchMode):
     "Follows the memory behind the tensors of a device: `now` bytes are alive, `peak` is the most so far."
     def __init__(self,
@@ -61,7 +61,7 @@ class Held(TorchDispatchMode):
         self.known.discard(key)
         self.now -= size
 
-# %% ../nbs/04b_cost.ipynb #2d72b2e2
+# %% ../nbs/04b_cost.ipynb #bfb5dbff
 def peak_memory(
     f, # a function without arguments
     device: str='meta', # whose tensors count
@@ -70,7 +70,7 @@ def peak_memory(
     with Held(device) as held: f()
     return held.peak
 
-# %% ../nbs/04b_cost.ipynb #f3ac8007
+# %% ../nbs/04b_cost.ipynb #4b84984b
 PRODUCTS = {F.linear, torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, torch.einsum, F.conv1d,
             F.conv_transpose1d}
 
@@ -109,7 +109,7 @@ class AsOnGPU(TorchFunctionMode):
         ones = torch.ones_like(loss)
         with self: run((loss,), (ones,), False, False, (), allow_unreachable=True, accumulate_grad=True)
 
-# %% ../nbs/04b_cost.ipynb #cea7b409
+# %% ../nbs/04b_cost.ipynb #3aafd3a4
 @dataclass
 class Work:
     "What a step takes."
@@ -123,7 +123,7 @@ class _Given:
     def __call__(self, step): return self.made
     def split(self, made, parts): return [(piece, 1/parts) for piece in made.chunk(parts)]
 
-# %% ../nbs/04b_cost.ipynb #d14b579c
+# %% ../nbs/04b_cost.ipynb #e347662a
 def count_step(
     model: nn.Module, # on `meta`
     batch: Tensor, # on `meta`
@@ -144,7 +144,7 @@ def count_step(
     # One after the other: the counter of FLOP holds on to tensors.
     return Work(tokens, flops(lambda: steps(1)), peak_memory(lambda: steps(2)))
 
-# %% ../nbs/04b_cost.ipynb #51e6f9c9
+# %% ../nbs/04b_cost.ipynb #a9c35777
 def passes(
     config: DATConfig,
 ) -> float: # forward and backward passes a training step, on average
@@ -168,7 +168,7 @@ def dat_step(
     loss = lambda dat, z, step: dat_losses(dat, z, 'session', near)
     return count_step(dat, z, loss, trials*neurons*(tokens - 1), training, half)
 
-# %% ../nbs/04b_cost.ipynb #214b5e8a
+# %% ../nbs/04b_cost.ipynb #83766058
 def nq_step(
     config: NQConfig,
     traces: int, # B
@@ -182,7 +182,7 @@ def nq_step(
     loss = lambda nq, y, step: (nq_losses(nq, y, 1.)['total'], {})
     return count_step(nq, y, loss, traces*tokens, training, half)
 
-# %% ../nbs/04b_cost.ipynb #da7c7987
+# %% ../nbs/04b_cost.ipynb #29a03bfd
 @dataclass
 class Size:
     "How large a data set is, in means over its sessions."
@@ -198,7 +198,7 @@ class Size:
     def tokens(self, window: int=4): # frames a token -> tokens of a trial
         return math.ceil(self.frames/window)
 
-# %% ../nbs/04b_cost.ipynb #550aa3ca
+# %% ../nbs/04b_cost.ipynb #46ab92e0
 RELEASED = dict(epochs=160, presentations=4.7e6, step_ms=370, rollout_ms=367) # of the authors' code
 SUBJECTS = ((17, 87), (23, 105), (31, 90), (35, 90), (42, 95), (41, 77)) # sessions, mean frames: Tseng's held-in mice
 _FRAMES = sum(n*t for n, t in SUBJECTS)/189
@@ -212,7 +212,7 @@ SIZES = dict(
     single=replace(TSENG, sessions=1, held_out=0, models=9),
     ablation=replace(TSENG, sessions=12, held_out=0, models=6, variables=0))
 
-# %% ../nbs/04b_cost.ipynb #afcf4e6c
+# %% ../nbs/04b_cost.ipynb #dfb806df
 H100, SHARE = PEAKS['H100'], .4 # FLOP/s of dense bfloat16 products; the share of it that a step is taken to reach
 
 def step_row(
@@ -226,7 +226,7 @@ def step_row(
     mean = w.flops*passes(config)/passes(replace(config, sampling=1.))
     return dict(tokens=w.tokens, TFLOP=mean/1e12, GB=w.bytes/1e9, ms=1e3*mean/(SHARE*H100))
 
-# %% ../nbs/04b_cost.ipynb #1185b28e
+# %% ../nbs/04b_cost.ipynb #af6e1e10
 def hours(
     size: Size,
     nq: tuple=None, # NQConfig, TrainConfig; the preset 'paper' by default
@@ -245,7 +245,7 @@ def _nq_work(size, config, training, devices, traces=1024, neurons=256):
     epoch = round(size.sessions*size.trials*min(size.neurons, neurons))
     return training.on_data(epoch, traces*devices).steps*nq.work(traces*devices, round(size.frames))
 
-# %% ../nbs/04b_cost.ipynb #dc2e85e5
+# %% ../nbs/04b_cost.ipynb #605235a7
 def _dat_work(size, config, training, devices, trials=8, neurons=512, samples=32, head_epochs=(200, 100), rank=16):
     "FLOP of the transformer's training, adapting, forecasts and heads."
     with torch.device('meta'): dat = DAT(config)
@@ -264,7 +264,7 @@ def _dat_work(size, config, training, devices, trials=8, neurons=512, samples=32
     adapt = 2/3*train(adapt_training(training), new)
     return dict(dat=train(training, held_in), adapt=adapt, forecast=forecast, heads=heads)
 
-# %% ../nbs/04b_cost.ipynb #30f14073
+# %% ../nbs/04b_cost.ipynb #2a8b9bf8
 def slope(
     x, # positive numbers, rising
     y, # of the same length, positive
@@ -280,7 +280,7 @@ GROWTH = ( # what, against, label of y
 LINES = {'softmax': (COLORS['VAR'], 'o'), 'signed': (COLORS['CalM'], 's'), 'latents': (COLORS['PatchTST'], '^'),
          'with tables': (COLORS['Oracle'], 'D'), 'tables alone': (COLORS['truth'], 'v')}
 
-# %% ../nbs/04b_cost.ipynb #ae84e2d6
+# %% ../nbs/04b_cost.ipynb #b7253af9
 def figure_growth(
     growth, # DataFrame: what, against, x, coupling, y
 ): # matplotlib Figure
@@ -309,7 +309,7 @@ def _draw_growth(ax, rows):
         axis.set_major_formatter(FuncFormatter(lambda v, _: f'{v:,g}'))
         axis.set_minor_formatter(NullFormatter())
 
-# %% ../nbs/04b_cost.ipynb #667503d9
+# %% ../nbs/04b_cost.ipynb #ee95f518
 def _made_up(neurons, frames):
     "A session of noise, 20 trials long."
     from calm_nb.data import Recording, prepare
@@ -323,7 +323,7 @@ def large_session(
     frames: int=64, # of a trial
     trials: int=2, # a batch
     samples: int=8, # futures of the forecast
-) -> dict: # seconds of training and forecast, GB counted and held
+) -> dict: # seconds of processor time for training and forecast, GB counted and held
     "Train a step of the preset `small` on all neurons of a made-up session, then forecast a trial of it."
     import resource, sys
     from calm_nb.dat import sample_traces, train_dat
@@ -331,11 +331,11 @@ def large_session(
     session, nq = _made_up(neurons, frames), NQ(nq_preset('small')[0]).eval()
     config = replace(dat_preset('small')[0], coupling=coupling)
     training = TrainConfig(steps=1, eval_every=0, precision='fp32', log_seconds=0.)
-    times = [time.perf_counter()]
+    times = [time.process_time()]
     dat = train_dat(nq, [session], config, training, trials=trials, neurons=neurons)
-    times.append(time.perf_counter())
+    times.append(time.process_time())
     future = sample_traces(dat, nq, session.trial(session.of('test')[0])[None, :40], frames - 40, session.name, samples)
-    times.append(time.perf_counter())
+    times.append(time.process_time())
     if future.shape != (samples, 1, frames - 40, neurons): raise ValueError(f'a forecast of shape {future.shape}')
     held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss*(1 if sys.platform == 'darwin' else 1024)
     counted = dat_step(config, trials, neurons, -(-frames//4), half=False).bytes

@@ -100,7 +100,7 @@ class Decoder(Protocol):
     def predict(self, session, trials=None): # Session, indices of trials (None: all) -> list of (T_i, D), z-scored
         "Behaviour of whole trials, at the traces' frame rate."
 
-# %% ../nbs/06_decode.ipynb #058d2f66
+# %% ../nbs/06_decode.ipynb #93d17471
 def fit_decoders(
     pairs: list, # of (Decoder, its sessions)
 ):
@@ -277,7 +277,7 @@ class SessionFeatures:
         for row, part in zip(out, parts): row[:len(part)] = part
         return torch.from_numpy(out).transpose(1, 2)
 
-# %% ../nbs/06_decode.ipynb #f9a57d1b
+# %% ../nbs/06_decode.ipynb #c5cdf79f
 def same_length(
     lengths: np.ndarray, # of spans
     most: int=8, # in a group
