@@ -592,7 +592,7 @@ def dat_preset(
               TrainConfig(steps=120, lr=3e-3, weight_decay=.1, ema=.95, eval_every=60, precision='fp32')),
         small=(DATConfig(dim=128, layers=2, heads=4, hidden=256, dropout=.2, coupling='signed', w_sampling=0, w_replace=0),
                TrainConfig(steps=400, epochs=11, lr=2e-3, weight_decay=.1, eval_every=100, precision='fast')),
-        paper=(DATConfig(), TrainConfig(steps=8000, epochs=160, lr=1e-3, weight_decay=.1, eval_every=200, patience=8)))[scale]
+        paper=(DATConfig(), TrainConfig(steps=2000, epochs=160, lr=1e-3, weight_decay=.1, eval_every=50, patience=8)))[scale]
 
 # %% ../nbs/04_dat.ipynb #7d9a0e24
 def dat_groups(

@@ -100,11 +100,11 @@ class Decoder(Protocol):
     def predict(self, session, trials=None): # Session, indices of trials (None: all) -> list of (T_i, D), z-scored
         "Behaviour of whole trials, at the traces' frame rate."
 
-# %% ../nbs/06_decode.ipynb #93d17471
+# %% ../nbs/06_decode.ipynb #ebb2ba9c
 def fit_decoders(
     pairs: list, # of (Decoder, its sessions)
 ):
-    "Fit decoders; heads train in lockstep on one pass of the backbone, each to the bits it has alone; the others one by one."
+    "Fit decoders; heads train in lockstep on one pass of the backbone, each to the bits it has alone."
     pairs = [(d, list(sessions)) for d, sessions in pairs]
     runs = [(d, d.begin(sessions)) for d, sessions in pairs if hasattr(d, 'begin')]
     runs = [(d, run) for d, run in runs if run]
@@ -197,7 +197,7 @@ def best_decoder(
     candidates: dict, # settings in words -> Decoder, not yet fitted
     sessions, # iterable of Session
 ) -> tuple: # (the best one, fitted; list of dicts: what was tried)
-    "Fit the candidates together and keep the one of lowest MSE on the validation trials, mean over sessions and variables."
+    "Fit the candidates together and keep the one of lowest validation MSE, mean over sessions and variables."
     sessions = list(sessions)
     fit_decoders([(d, sessions) for d in candidates.values()])
     scored = [evaluate_decoders(list(candidates.values()), s, 'val') for s in sessions]
@@ -220,7 +220,7 @@ def token_features(
     session: str, # name
     memory: int=None, # bytes a pass may take; None: `memory_budget`
 ) -> Tensor: # (B, T_d, N, d) float32, where the transformer is
-    "Features after the final norm, as many trials at a time as memory allows; raises KeyError for a session without tables."
+    "Features after the final norm, a few trials at a time as memory allows; raises KeyError without the session's tables."
     dat.eval()
     most = (memory or memory_budget(dat.device))//(pass_bytes(dat.config)*z[0].numel())
     with precision_context(dat.precision, dat.device):
@@ -277,7 +277,7 @@ class SessionFeatures:
         for row, part in zip(out, parts): row[:len(part)] = part
         return torch.from_numpy(out).transpose(1, 2)
 
-# %% ../nbs/06_decode.ipynb #c5cdf79f
+# %% ../nbs/06_decode.ipynb #b6b9734a
 def same_length(
     lengths: np.ndarray, # of spans
     most: int=8, # in a group
@@ -317,7 +317,7 @@ class Features:
     def key(self, session):
         "Fingerprint of a session's features; taken again when a weight was written to since."
         tables = len(self.dat.tables)
-        if not self.weights or self.weights[0] != tables: # a walk through the modules takes longer than a small head's step
+        if not self.weights or self.weights[0] != tables: # walking through modules takes time at each step
             self.weights = tables, [t for m in (self.nq, self.dat) for t in (*m.parameters(), *m.buffers())]
         state = tables, sum(t._version for t in self.weights[1]), self.precision
         if self.keys.get(id(session), (None,))[0] != state:
@@ -372,7 +372,7 @@ class Features:
         return values
 
     def compute(self, session, f, chosen):
-        "Features of some spans, a list of (T_d, N, d) float16 where the backbone is, in one pass but for memory and padding."
+        "Features of some spans in one pass but for memory and padding: a list of (T_d, N, d) float16, where the backbone is."
         tokens, out = np.diff(f.starts)[chosen], [None]*len(chosen)
         for group in alike(tokens, session.n_neurons):
             h = token_features(self.dat, f.some_tokens(chosen[group]), session.name, self.memory).half()
@@ -636,7 +636,7 @@ def head_run(
     folder: Path=None, # for checkpoints
     name: str='head', # of the run
 ) -> dict: # arguments of calm_nb.training.fit
-    "How a head, or only the banks of new sessions, learns from the training trials; the best by validation loss is kept."
+    "How a head, or only banks of new sessions, learns from the training trials; the best by validation loss is kept."
     batches, t = LabelledBatches(features, sessions, targets, training.trials, seed), training
     steps = batches.epoch*(t.adapt_epochs if adapt else t.epochs)
     config = TrainConfig(steps=steps, lr=t.adapt_lr if adapt else t.lr, weight_decay=t.weight_decay, precision='fp32',
@@ -714,7 +714,7 @@ class CalMDecoder(HeadDecoder):
     def targets(self, sessions): return {s.name: decode_targets(s, self.variables).values for s in sessions}
 
     def predict(self, session, trials=None):
-        "Behaviour of whole trials, a list of (T_i, D) float32, z-scored; raises ValueError before `fit`, KeyError for an unknown session."
+        "Behaviour of trials, a list of (T_i, D) float32, z-scored; raises ValueError before `fit`, KeyError for unknown sessions."
         return [u for part in self.stream(session, trials) for u in part]
 
     def run_folder(self, sessions, head):
@@ -844,8 +844,10 @@ class LabelDecoder(HeadDecoder):
     def score(self, session, split='test'):
         "Accuracy, balanced accuracy and their chance levels; raises ValueError for a split without labels."
         truth, guess = self.classify(session, split)
-        if not len(truth): raise ValueError(f'session {session.name} has no labelled {split} trial of {self.variable!r}')
-        return dict(session=session.name, label=self.variable, window=self.window or ('trial' if self.of_trial else 'frame')) | accuracy(truth, guess)
+        if not len(truth):
+            raise ValueError(f'session {session.name} has no labelled {split} trial of {self.variable!r}')
+        window = self.window or ('trial' if self.of_trial else 'frame')
+        return dict(session=session.name, label=self.variable, window=window) | accuracy(truth, guess)
 
 # %% ../nbs/06_decode.ipynb #ee12cc65
 @lru_cache(maxsize=2)
@@ -894,6 +896,7 @@ class Ceiling:
     def __post_init__(self): self.variables = (self.variables,) if isinstance(self.variables, str) else tuple(self.variables)
     def fit(self, sessions):
         "Train for every session; raises ValueError for one that was not simulated."
+        device = best_device()
         for s in sessions:
             config, t = task_of(s), decode_targets(s, self.variables)
             own = _drawn(config)
@@ -901,7 +904,7 @@ class Ceiling:
             spans = more.course.trials if self.times else s.trials[s.of('train')]
             z = (np.stack([more.course.behaviour[v] for v in self.variables], 1) - t.mean)/t.sd
             y = torch.from_numpy(np.concatenate([z[a:b] for a, b in spans]).astype(np.float32))
-            self.nets[s.name] = self.train(_inputs(more, spans, self.lags, best_device()), y.to(best_device()), own, s.trials[s.of('val')], t)
+            self.nets[s.name] = self.train(_inputs(more, spans, self.lags, device), y.to(device), own, s.trials[s.of('val')], t)
         return self
 
     def train(self, inputs, y, own, val, targets):
@@ -913,7 +916,8 @@ class Ceiling:
         validate = (lambda net: dict(score=float(masked_mse(net(*checks[0]), checks[1])))) if checks else None
         torch.manual_seed(self.seed)
         net = _Sees(around.shape[1]*frames.shape[1] + more.shape[1], self.hidden, y.shape[1])
-        config = TrainConfig(steps=self.steps, lr=2e-3, weight_decay=.05, eval_every=max(1, self.steps//10), precision='fp32', seed=self.seed, log_seconds=0.)
+        config = TrainConfig(steps=self.steps, lr=2e-3, weight_decay=.05, precision='fp32',
+                             eval_every=max(1, self.steps//10), seed=self.seed, log_seconds=0.)
         fit(net, batch, loss, config, validate=validate)
         return net
 

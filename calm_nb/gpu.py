@@ -89,9 +89,10 @@ class Item:
     transformers: int = 1 # trained on each
 
     def counted(self) -> float: # minutes
-        "What the trainings take on one H100 if none stops early, by the count of chapter 04b."
+        "What the trainings, of the preset's least number of steps, take on one H100 if none stops early, by the count of chapter 04b."
         if not self.size: return 0.
-        by = hours(self.size)
+        config, training = dat_preset('paper')
+        by = hours(self.size, dat=(config, replace(training, epochs=0.)))
         return 60*(by['nq'] + self.transformers*(by['dat'] + by['adapt']))
 
 def item(
@@ -434,13 +435,13 @@ def couplings(
     bench: Bench,
     corpus, # Corpus
 ) -> dict: # coupling -> function that returns the trained CalM
-    "The neural axes that are compared: the paper's softmax attention, and our preset."
-    preset = dat_preset(bench.scale)[0]
+    "The neural axes that are compared: the paper's softmax attention, and our preset; both for the preset's least number of steps, which fits the hour."
+    (preset, training), options = dat_preset(bench.scale), dat_options(corpus.name, bench.scale)
+    options = options | dict(training=replace(options.get('training', training), epochs=0.))
     def trained(coupling):
-        options = dat_options(corpus.name, bench.scale)
-        config = replace(options.pop('config', preset), coupling=coupling)
-        return calm_for(corpus, bench.scale, bench.seed, 32, config=config, **options)
-    return {c: partial(trained, c) for c in dict.fromkeys(['softmax', preset.coupling])}
+        config = replace(options.get('config', preset), coupling=coupling)
+        return calm_for(corpus, bench.scale, bench.seed, 32, **options | dict(config=config))
+    return {f'{c}, {options["training"].steps:,} steps': partial(trained, c) for c in dict.fromkeys(['softmax', preset.coupling])}
 
 # %% ../nbs/09a_gpu.ipynb #fe385109
 def rival(

@@ -602,24 +602,26 @@ def attention_weights(
     memory: int=None, # bytes it may take; None: `memory_budget`
 ) -> np.ndarray: # (N, N); [n, m] is how much n listens to m; rows sum to 1
     "Softmax attention along the neural axis, mean over heads, blocks, tokens and trials; raises ValueError for a model without."
-    total, memory = 0., memory or memory_budget(dat.device)
+    total, steps, memory = 0., len(z)*z.shape[-1], memory or memory_budget(dat.device)
     def keep(module, inputs):
         nonlocal total
         q, k, _ = rearrange(module.qkv(inputs[0]), 'b s (three h d) -> three b h s d', three=3, h=module.heads)
-        for part in zip(q.split(64), k.split(64)): total = total + _listening(*part, memory).double()/(len(z)*z.shape[-1])
+        for part in zip(q.split(64), k.split(64)): total = total + _listening(*part, memory).double()/steps
     blocks = [b for b in dat.blocks if b.neural]
     if not blocks: raise ValueError(f'coupling {dat.config.coupling!r}: this model has no softmax attention across neurons')
     hooks = [b.neural.register_forward_pre_hook(keep) for b in blocks]
+    trials = max(1, memory//(pass_bytes(dat.config)*z[0].numel())) # of a pass
     try:
-        for part in z.split(max(1, memory//(pass_bytes(dat.config)*z[0].numel()))): dat.eval().features(part.to(dat.device), session)
+        for part in z.split(trials): dat.eval().features(part.to(dat.device), session)
     finally:
         for h in hooks: h.remove()
     return (total/len(blocks)).cpu().numpy()
 
 def _listening(q, k, memory):
-    "Attention (N, N) of queries and keys (B, heads, N, D), mean over heads, summed over B: so many listeners at a time as memory allows."
-    size = 12*q.shape[0]*q.shape[1]*q.shape[2] # scores of a listener, scaled, and their softmax
-    return torch.cat([((part @ k.mT)*q.shape[-1]**-.5).softmax(-1).mean(1).sum(0) for part in q.split(max(1, memory//size), 2)])
+    "Attention (N, N) of queries and keys (B, heads, N, D), mean over heads, summed over B, some listeners at a time."
+    size = 12*q.shape[0]*q.shape[1]*q.shape[2] # bytes of a listener: scores, the same scaled, and their softmax
+    listeners = q.split(max(1, memory//size), 2)
+    return torch.cat([((part @ k.mT)*q.shape[-1]**-.5).softmax(-1).mean(1).sum(0) for part in listeners])
 
 @torch.inference_mode()
 def coupling_strength(
