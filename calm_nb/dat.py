@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 from einops import rearrange
 from .core import *
-from .layers import Attention, Dropout, FeedForward, KVCache, init_weights
+from .layers import Attention, Dropout, FeedForward, KVCache, attention_core, init_weights
 from .nq import NQ, changed, corpus_key, detokenize, session_key, tokenize
 from .store import store_folder
 from .training import (TrainConfig, fingerprint, fit, load_pretrained, mean_over_processes, precision_context, process, resolve_precision,
@@ -124,9 +124,10 @@ class LatentCoupling(nn.Module):
         split = lambda y, n: rearrange(y, 'b n (s h e) -> s b h n e', s=n, h=self.heads)
         join = lambda y: rearrange(y, 'b h n e -> b n (h e)')
         x, trials = rearrange(x, 'b n t d -> (b t) n d'), x.shape[0]
-        asked = split(self.latents[None], 1)[0].to(x.dtype)
-        seen = join(F.scaled_dot_product_attention(asked.expand(len(x), -1, -1, -1), *split(self.key_value(x), 2).to(x.dtype)))
-        y = F.scaled_dot_product_attention(*(part.to(x.dtype) for part in (*split(self.query(x), 1), *split(self.pooled(seen), 2))))
+        keys, values = split(self.key_value(x), 2)
+        asked = split(self.latents[None], 1)[0].to(keys.dtype).expand(len(x), -1, -1, -1)
+        seen = join(attention_core(asked, keys, values))
+        y = attention_core(*split(self.query(x), 1), *split(self.pooled(seen), 2))
         return rearrange(self.out(join(y)), '(b t) n d -> b n t d', b=trials)
 
 # %% ../nbs/04_dat.ipynb #38c3244f
@@ -616,8 +617,8 @@ def _fit_dat(dat, nq, sessions, training, folder, name, trials, neurons, context
         z, lengths, session, ids = batch
         return dat_losses(dat, z, session, near.to(z.device), ids, lengths)
     def work(batch):
-        z, c = batch[0], dat.config
-        return z.numel(), dat.work(*z.shape)*(1 + bool(c.w_sampling)*c.sampling + bool(c.w_replace))
+        (B, N, T), c = batch[0].shape, dat.config
+        return B*N*(T - 1), dat.work(B, N, T - 1)*(1 + bool(c.w_sampling)*c.sampling + bool(c.w_replace))
     scored = [sessions[i] for i in range(min(len(sessions), val_sessions))]
     def validate(dat):
         corr = mean_over_processes(lambda s: forecast_score(dat, nq, s, context=context), scored)

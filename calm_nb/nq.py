@@ -302,7 +302,7 @@ class NQ(nn.Module):
         "Of a training step in matrix products: three times those of a forward pass."
         c, tokens = self.config, -(-frames//self.config.window)
         block = 24*c.dim**2 + 4*tokens*c.dim # a token: projections and feed-forward, attention
-        return 3*traces*tokens*((2*c.layers + 1)*block + 2*c.codes*c.dim*(1 + c.horizons))
+        return 3*traces*tokens*((2*c.layers + 1)*block + 2*c.codes*c.dim*(1 + c.horizons) + 2*c.dim*(c.dim + c.window))
 
     def compile(self, **options):
         "Compile every block once for all shapes: sessions differ in trials and frames."
