@@ -430,7 +430,7 @@ class _Stepper(_State):
         try: yield
         finally: self.spent[phase] = self.spent.get(phase, 0.) + self.now() - start
 
-    away = 0. # seconds in which other runs had their turn
+    away, validating = 0., False # seconds in which other runs had their turn
     def now(self): return time.perf_counter() - self.away
 
     def hand_over(self):
@@ -536,10 +536,11 @@ class _Loop(_Stepper):
             self.model.eval()
             seed_step(self.device, self.config.seed, 'validate')
             with torch.no_grad(): found = validate(self.model)
-            while not isinstance(found, dict):
+            self.validating = not isinstance(found, dict) # the other runs wait
+            while self.validating:
                 try:
                     with torch.no_grad(): next(found)
-                except StopIteration as end: found = end.value
+                except StopIteration as end: found, self.validating = end.value, False
                 else: yield from self.hand_over()
             row = {k: float(v) for k, v in found.items()}
             score = self.check_score(row)
@@ -686,10 +687,10 @@ def fit_together(
     "Several runs side by side, a step of each in turn, each with the bits it has alone: what their batches share can be computed once."
     started = [_start(**run) for run in runs]
     with torch.random.fork_rng([best_device()] if best_device().type == 'cuda' else []):
-        going = [steps for loop, steps, report in started if not loop.progress.finished]
+        going = [(loop, steps) for loop, steps, report in started if not loop.progress.finished]
         while going:
-            for steps in list(going):
-                if next(steps, 'over') == 'over': going.remove(steps)
+            for one in [run for run in going if run[0].validating] or list(going):
+                if next(one[1], 'over') == 'over': going.remove(one)
     for loop, _, report in started:
         if not loop.rank: report(loop, last=True)
         loop.model.eval()
