@@ -614,7 +614,7 @@ class _Loop(_Stepper):
         from torch.profiler import ProfilerActivity as A, profile, schedule
         written = lambda p: p.export_chrome_trace(str(self.folder/'trace.json'))
         found = profile(activities=[A.CPU, A.CUDA] if self.device.type == 'cuda' else [A.CPU],
-                        schedule=schedule(wait=3, warmup=0, active=self.config.profile, repeat=1), on_trace_ready=written)
+                        schedule=schedule(wait=2, warmup=1, active=self.config.profile, repeat=1), on_trace_ready=written)
         found.start()
         return found
 
