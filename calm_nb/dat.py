@@ -433,8 +433,9 @@ class SessionTokens:
         split: str='train', # 'train', 'val' or 'test'
         offsets: bool=True, # in training, trials from each of their first L frames, and windows of continuous recordings from every frame
         folder: Path=None, # for the file; None: memory
+        key: str=None, # fingerprint of `nq`, where it is already known
     ):
-        self.nq, self.session, L, spans = nq, session, nq.config.window, session.spans(split, offsets)
+        self.nq, self.key, self.session, L, spans = nq, key, session, nq.config.window, session.spans(split, offsets)
         if split == 'train' and offsets and not session.pseudo_trials: spans = np.concatenate([spans + [shift, 0] for shift in range(L)])
         self.spans = spans[spans[:, 1] - spans[:, 0] > L] # one token predicts nothing
         self.lengths = torch.from_numpy(-(-np.diff(self.spans)[:, 0]//L))
@@ -448,7 +449,7 @@ class SessionTokens:
 
     def file(self, folder, size):
         "A mapped file of `size` bytes for exactly these tokens: whether each span is known, then the tokens; memory where the disk has no room."
-        path = Path(folder)/f'{fingerprint(self.nq, session_key(self.session), self.spans)}.tokens'
+        path = Path(folder)/f'{fingerprint(self.key or fingerprint(self.nq), session_key(self.session), self.spans)}.tokens'
         if not path.is_file() or path.stat().st_size != size:
             try:
                 with atomic_path(path) as draft, open(draft, 'wb') as f: os.posix_fallocate(f.fileno(), 0, size) # a map over a hole in a full disk kills
@@ -461,7 +462,8 @@ class SessionTokens:
         chosen, # (B,) indices of spans
     ) -> tuple: # tokens (B, N, T) uint8, T the longest of them; lengths (B,)
         "Tokens of a few spans; what lies behind a length is 0."
-        self.encode(np.unique(chosen)[self.known[np.unique(chosen)] == 0])
+        asked = np.unique(chosen)
+        self.encode(asked[self.known[asked] == 0])
         lengths = self.lengths[chosen]
         found = torch.from_numpy(self.values[chosen]) if self.here is None else self.here[torch.from_numpy(chosen).to(self.here.device)]
         return found[:, :, :int(lengths.max())], lengths
@@ -490,7 +492,8 @@ class TokenBatches:
         folder: Path=None, # for the tokens; None: memory
     ):
         self.trials, self.neurons, self.seed = trials, neurons, seed
-        self.tokens = {s.name: SessionTokens(nq, s, 'train', offsets, folder) for s in sessions}
+        key = fingerprint(nq) if folder else None
+        self.tokens = {s.name: SessionTokens(nq, s, 'train', offsets, folder, key) for s in sessions}
         self.names = [n for n, z in self.tokens.items() if len(z)]
         if not self.names: raise ValueError(f'no training trials of two tokens ({nq.config.window + 1} frames) or more in {len(self.tokens)} sessions')
         self.size = sum(len(s.of('train')) for s in sessions) # of an epoch

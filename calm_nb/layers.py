@@ -5,7 +5,7 @@ __all__ = ['rope_angles', 'apply_rope', 'step_angles', 'KVCache', 'attention_cor
            'FeedForward', 'Block', 'init_weights']
 
 # %% ../nbs/00a_layers.ipynb #fed3d213
-import contextlib, math, torch
+import math, torch
 from functools import lru_cache, partial
 from torch import nn, Tensor
 from torch.nn import functional as F

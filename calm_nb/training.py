@@ -32,7 +32,7 @@ class TrainConfig:
     patience: int=0 # evaluations without improvement before stopping; 0 = never stop early
     save_every: int=200 # steps between checkpoints; 0 = only at the end
     precision: str='auto' # of products: one of PRECISIONS
-    accumulate: int=1 # pieces a batch is split in; doubled when memory runs out
+    accumulate: int=1 # pieces a batch is split in, where it can be; doubled when memory runs out
     recompute: bool=False # activation checkpointing: less memory, a third more work
     seed: int=0 # seed of every step's randomness
     log_seconds: float=5. # seconds between printed lines; 0 = print nothing
@@ -454,7 +454,7 @@ class _Stepper(_State):
     def pieces(self, batch, loss):
         "Loss and metrics of a batch, the gradients of its pieces added up."
         step, parts, total, sums = self.progress.step, self.progress.parts, 0., {}
-        for i, (piece, weight) in enumerate(batch.split(self.made, parts) if parts > 1 else [(self.made, 1)]):
+        for i, (piece, weight) in enumerate(batch.split(self.made, parts) if parts > 1 and hasattr(batch, 'split') else [(self.made, 1)]):
             if i: seed_step(self.device, self.config.seed, step, self.rank, i)
             for term, metrics in self.terms(loss, piece):
                 (term if weight == 1 else term*weight).backward()
@@ -575,7 +575,7 @@ class _Loop(_Stepper):
 
     done = [0, 0] # tokens, FLOPs since the last record, of this process
     def pace(self):
-        "Tokens a second, share of the device's bf16 peak, and peak memory, since the last record."
+        "Tokens a second and share of the device's bf16 peak since the last record, and peak memory so far."
         seconds, (tokens, flops) = self.spent.get('steps', 0.), self.done
         out = dict(tokens_per_s=round(tokens*self.world/seconds)) if tokens and seconds else {}
         peak = peak_flops(self.device)
