@@ -9,7 +9,7 @@ import argparse, contextlib, datetime, io, os, sys, time
 from dataclasses import dataclass, replace
 import torch
 from .core import *
-from .data import SOURCES, load
+from .data import SOURCES, find_dataset, load
 from .cost import passes
 from .dat import DAT, adapt_training, dat_preset
 from .forecast import calm_for, only, small_data
