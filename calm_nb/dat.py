@@ -278,7 +278,7 @@ class DAT(nn.Module):
 
     def logits(self, h: Tensor) -> Tensor: # (..., K)
         "Scores of the next token; the head is the token embedding."
-        return h @ self.tokens.weight.T
+        return F.linear(h, self.tokens.weight)
 
     def forward(self, z: Tensor, session: str, ids: Tensor=None) -> Tensor: # (B, N, T, K)
         "Logits of the token after each position."
@@ -368,7 +368,7 @@ def stratified(
     return (u[0].argsort(0) + u[1]).clamp_max(samples - 1e-4)/samples
 
 # %% ../nbs/04_dat.ipynb #7b72eeb0
-@torch.inference_mode()
+@torch.no_grad()
 def rollout(
     dat: DAT,
     z: Tensor, # (B, N, T) context tokens

@@ -272,11 +272,11 @@ def ar_losses(
     smoothing: float=.05, # of the labels
 ) -> tuple[Tensor, Tensor]: # mean over horizons of the cross-entropy, alignment
     "Cross-entropy of the tokens ahead, averaged over the horizons that fit, and the alignment with the soft assignment of the next feature."
-    logits = logits.float()
-    steps = range(1, min(logits.shape[2], tokens.shape[1]-1) + 1)
-    ce = sum(F.cross_entropy(logits[:, :-k, k-1].flatten(0, 1), tokens[:, k:].flatten(), label_smoothing=smoothing) for k in steps)
+    ahead = logits.float().unbind(2) # gradients of slices of the whole would each fill a tensor of its size
+    steps = range(1, min(len(ahead), tokens.shape[1]-1) + 1)
+    ce = sum(F.cross_entropy(ahead[k-1][:, :-k].flatten(0, 1), tokens[:, k:].flatten(), label_smoothing=smoothing) for k in steps)
     soft = (-distances[:, 1:].detach()).softmax(-1)
-    return ce/len(steps), -(soft*logits[:, :-1, 0].log_softmax(-1)).sum(-1).mean()
+    return ce/len(steps), -(soft*ahead[0][:, :-1].log_softmax(-1)).sum(-1).mean()
 
 # %% ../nbs/03_nq.ipynb #26c9b1f1
 class NQ(nn.Module):

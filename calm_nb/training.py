@@ -3,11 +3,11 @@
 # %% auto #0
 __all__ = ['PRECISIONS', 'FORMAT_VERSION', 'PEAKS', 'TrainConfig', 'learning_rate', 'decay_groups', 'clip_gradients',
            'WeightAverage', 'seed_step', 'save_tensors', 'check_format', 'load_tensors', 'save_pretrained',
-           'load_pretrained', 'fingerprint', 'process', 'mean_over_processes', 'from_first', 'resolve_precision',
-           'precision_context', 'peak_flops', 'FitResult', 'fit', 'fit_together']
+           'load_pretrained', 'fingerprint', 'beside', 'process', 'mean_over_processes', 'from_first',
+           'resolve_precision', 'precision_context', 'peak_flops', 'FitResult', 'fit', 'fit_together']
 
 # %% ../nbs/00b_training.ipynb #8317254d
-import contextlib, hashlib, itertools, json, math, time, warnings
+import concurrent.futures, contextlib, hashlib, itertools, json, math, multiprocessing, os, time, warnings
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 import numpy as np, torch
@@ -233,6 +233,28 @@ def fingerprint(
         arrays = {k: v.detach().cpu().numpy() for k, v in part.state_dict().items()} if isinstance(part, nn.Module) else {'': np.asarray(part)}
         for k, v in arrays.items(): digest.update(f'{k} {v.shape} {v.dtype}'.encode()); digest.update(np.ascontiguousarray(v).tobytes())
     return digest.hexdigest()[:16]
+
+# %% ../nbs/00b_training.ipynb #3e5f3188
+class _Here(concurrent.futures.Executor):
+    "Calls at once, in this process."
+    def submit(self, f, /, *args, **kwargs):
+        future = concurrent.futures.Future()
+        future.set_result(f(*args, **kwargs))
+        return future
+
+@contextlib.contextmanager
+def beside():
+    "`submit(f, *args) -> future`: `f`, of a module, is called in another process meanwhile where a CPU has a core to spare; else here and at once."
+    cores, threads = len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count(), torch.get_num_threads()
+    if in_test() or cores < 2 or best_device().type != 'cpu':
+        yield _Here().submit
+        return
+    other = concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context('spawn'), torch.set_num_threads, (1,))
+    torch.set_num_threads(min(threads, cores - 1))
+    try: yield other.submit
+    finally:
+        other.shutdown(cancel_futures=True)
+        torch.set_num_threads(threads)
 
 # %% ../nbs/00b_training.ipynb #1b8cbece
 def process() -> tuple: # number of this process, how many there are

@@ -57,9 +57,10 @@ def fit_on(
     forecaster, # a Baseline, or any Forecaster
     held_in, # Sessions to learn from
     held_out=(), # Sessions of other animals
+    grid: dict=None, # setting -> values to search on the held-in sessions
 ): # the forecaster, fitted
     "Fit on the held-in sessions; then on the held-out ones, unless one model serves all."
-    forecaster.fit(held_in)
+    forecaster = tune(forecaster, held_in, grid) if grid else forecaster.fit(held_in)
     held_out = list(held_out)
     if held_out and getattr(forecaster, 'scope', 'session') != 'all': forecaster.fit(held_out)
     return forecaster
