@@ -7,7 +7,7 @@ __all__ = ['PRECISIONS', 'FORMAT_VERSION', 'PEAKS', 'TrainConfig', 'learning_rat
            'resolve_precision', 'precision_context', 'peak_flops', 'FitResult', 'fit', 'fit_together']
 
 # %% ../nbs/00b_training.ipynb #8317254d
-import concurrent.futures, contextlib, hashlib, itertools, json, math, multiprocessing, os, time, warnings
+import concurrent.futures, contextlib, hashlib, itertools, json, math, multiprocessing, os, threading, time, warnings
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 import numpy as np, torch
@@ -234,13 +234,19 @@ def fingerprint(
         for k, v in arrays.items(): digest.update(f'{k} {v.shape} {v.dtype}'.encode()); digest.update(np.ascontiguousarray(v).tobytes())
     return digest.hexdigest()[:16]
 
-# %% ../nbs/00b_training.ipynb #3e5f3188
+# %% ../nbs/00b_training.ipynb #482b26c2
 class _Here(concurrent.futures.Executor):
     "Calls at once, in this process."
     def submit(self, f, /, *args, **kwargs):
         future = concurrent.futures.Future()
         future.set_result(f(*args, **kwargs))
         return future
+
+def _follow():
+    "In the other process: one thread for products, and an end when the first process is gone."
+    torch.set_num_threads(1)
+    gone = lambda: (multiprocessing.parent_process().join(), os._exit(1))
+    threading.Thread(target=gone, daemon=True).start()
 
 @contextlib.contextmanager
 def beside():
@@ -249,7 +255,7 @@ def beside():
     if in_test() or cores < 2 or best_device().type != 'cpu':
         yield _Here().submit
         return
-    other = concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context('spawn'), torch.set_num_threads, (1,))
+    other = concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context('spawn'), _follow)
     torch.set_num_threads(min(threads, cores - 1))
     try: yield other.submit
     finally:
