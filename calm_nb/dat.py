@@ -721,7 +721,7 @@ def adapt_training(
     return replace(training, steps=max(1, training.steps//2), epochs=training.epochs/2, lr=5*training.lr, eval_every=max(1, training.eval_every//2))
 
 # %% ../nbs/04_dat.ipynb #998e0c5f
-@torch.inference_mode()
+@torch.no_grad()
 def influence(
     dat: DAT,
     nq: NQ, # codes sorted by level

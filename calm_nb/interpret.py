@@ -594,7 +594,7 @@ def probes(
     return rows
 
 # %% ../nbs/07_interpret.ipynb #8d5a9e06
-@torch.inference_mode()
+@torch.no_grad()
 def attention_weights(
     dat, # DAT with softmax attention across neurons
     z, # (B, N, T) tokens
@@ -623,7 +623,7 @@ def _listening(q, k, memory):
     listeners = q.split(max(1, memory//size), 2)
     return torch.cat([((part @ k.mT)*q.shape[-1]**-.5).softmax(-1).mean(1).sum(0) for part in listeners])
 
-@torch.inference_mode()
+@torch.no_grad()
 def coupling_strength(
     dat, # DAT with signed coupling
     session: str, # name
