@@ -14,7 +14,7 @@ __all__ = ['TUNING', 'TASKS', 'READING_SD', 'MIN_CLASS', 'ANGLES', 'VARIANTS', '
 
 # %% ../nbs/07_interpret.ipynb #3a39c5e1
 import copy, warnings
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +31,7 @@ from sklearn.preprocessing import RobustScaler, StandardScaler
 from torch import nn
 
 from .core import *
-from .dat import adapt, adapt_training, dat_preset, load_dat, save_dat, table_key
+from .dat import adapt, adapt_training, dat_preset, load_dat, save_dat
 from .data import ema
 from .decode import pass_bytes
 from .forecast import ask, horizon_trials, model_color, panel_letter, trial_batches, trial_corr
