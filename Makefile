@@ -38,7 +38,7 @@ HOOKS = GIT_CONFIG_GLOBAL=$${GIT_CONFIG_GLOBAL:-$$HOME/.gitconfig} HOME=$(CURDIR
 
 .DEFAULT_GOAL := help
 _GIVEN = $(if $(findstring command,$(origin $(1))),$($(1)))
-.PHONY: help setup forecast paper gpu pages test export clean-notebooks prepare
+.PHONY: help setup forecast paper gpu pages readme test export clean-notebooks prepare
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -74,6 +74,9 @@ gpu: ## the first hour on a GPU, five items; call it again to go on (ONLY, DATA,
 
 pages: $(STAMP) ## write the notebooks as web pages to pages/index.html
 	@python -c 'from calm_nb.paper import pages; print(pages())'
+
+readme: $(STAMP) ## write README.md's numbers and picture from figures/ (CHECK=1 only compares)
+	@python -m calm_nb.readme $(if $(CHECK),--check)
 
 test: $(STAMP) ## run every notebook as a test
 	@$(TESTING) nbdev_test --n_workers $(WORKERS) --timing --do_print

@@ -18,7 +18,7 @@ from .nq import changed, corpus_key, nq_for, nq_preset, perplexity, reconstructi
 from .dat import dat_for, dat_preset
 from .forecast import CalM, Forecast, Oracle, evaluate, horizon_trials, stars, trial_batches, trial_corr
 from .baselines.forecast import baseline
-from .decode import CalMDecoder, Features, VARIABLES, evaluate_decoder, head_preset, task_corpus
+from .decode import CalMDecoder, Features, evaluate_decoder, head_preset, task_corpus
 
 # %% ../nbs/08_ablation.ipynb #dbab41ac
 @dataclass(frozen=True)
@@ -427,7 +427,7 @@ def draw_differences(
     "A line of points a variant, and the paper's difference beside it."
     shown, base = list(SERIES) if table.startswith('alpha') else ['corr'], None
     for j, metric in enumerate(shown):
-        rows, (name, color) = differences(scores, table, metric), SERIES[metric]
+        rows, color = differences(scores, table, metric), SERIES[metric][1]
         base = base or reference(table, scores.scale.iloc[0]).name
         for i, (v, d) in enumerate(rows.items()):
             y, paper = i + .24*(j - (len(shown) - 1)/2), [PUBLISHED.get((table, x, metric)) for x in (v, base)]
