@@ -19,7 +19,7 @@ from .core import *
 from .layers import Attention, Dropout, FeedForward, KVCache, attention_core, init_weights
 from .nq import NQ, changed, corpus_key, detokenize, session_key, tokenize
 from .store import store_folder
-from .training import (TrainConfig, fingerprint, fit, load_pretrained, mean_over_processes, precision_context, process, resolve_precision,
+from .training import (TrainConfig, fingerprint, fit, load_pretrained, mean_over_processes, only_training, precision_context, process, resolve_precision,
                               save_pretrained)
 
 # %% ../nbs/04_dat.ipynb #b4f990cb
@@ -664,11 +664,8 @@ def adapt(
     "Add and train tables for new sessions; every other weight keeps its bits."
     for s in sessions: dat.add_session(s.name, s.n_neurons)
     new = tuple(f'tables.{table_key(s.name)}.' for s in sessions)
-    wanted = {n: p.requires_grad for n, p in dat.named_parameters()}
-    for n, p in dat.named_parameters(): p.requires_grad_(n.startswith(new))
-    try: _fit_dat(dat, nq, sessions, training or TrainConfig(steps=200, lr=5e-3), folder, 'adapt', trials, neurons, context, offsets)
-    finally:
-        for n, p in dat.named_parameters(): p.requires_grad_(wanted[n])
+    with only_training(dat, *new):
+        _fit_dat(dat, nq, sessions, training or TrainConfig(steps=200, lr=5e-3), folder, 'adapt', trials, neurons, context, offsets)
     return dat.eval()
 
 # %% ../nbs/04_dat.ipynb #9564c003

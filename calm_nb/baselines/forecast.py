@@ -25,7 +25,7 @@ from ..dat import Tables, adapt_training, dat_groups, table_key, table_name
 from ..forecast import (MIN_HORIZON, Forecast, Forecaster, check_known, crps, distinct, evaluate, horizon_trials,
                               memory_of, pad_steps, trial_batches, trial_corr)
 from ..nq import check_traces
-from ..training import TrainConfig, fit as run_training, precision_context
+from ..training import TrainConfig, fit as run_training, only_training, precision_context
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #b93a1f6c
 class Baseline:
@@ -869,17 +869,15 @@ class POCO(Network):
         if not sessions: return 0.
         model, recipe = self.models['all'], replace(self.recipe, epochs=0, training=adapt_training(self.recipe.training))
         windows = Windows(sessions, self.frames, recipe.batch, self.seed, recipe.anywhere)
-        old = [p.requires_grad_(False) for p in model.parameters()]
         with torch.random.fork_rng([]):
             torch.manual_seed(self.seed)
             new = {table_key(s.name): Tables(s.n_neurons, len(model.dataset), sd=.02).to(device_of(model)) for s in windows.sessions.values()}
         model.tables.update(new)
-        try: return self.train('all', model, windows, recipe)
+        try:
+            with only_training(model, *(f'tables.{key}.' for key in new)): return self.train('all', model, windows, recipe)
         except BaseException:
             for key in new: del model.tables[key]
             raise
-        finally:
-            for p in old: p.requires_grad_(True)
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #4c963d24
 def tune(
