@@ -447,7 +447,8 @@ class Network(Baseline):
     memories: dict = field(default_factory=dict, repr=False) # session name -> memory_of it
 
     @property
-    def recipe(self): return altered(recipe(self.name, resolve_scale(self.scale)), **self.changes)
+    def recipe(self): return altered(self.preset(resolve_scale(self.scale)), **self.changes)
+    def preset(self, scale): return recipe(self.name, scale)
     def learned(self): return [p for m in self.models.values() for p in m.parameters()]
 
     def varied(self, **changes):
