@@ -684,7 +684,7 @@ class _Report:
         print(self.line(p, pace, last, run.pace() or (p.pace[-1] if p.pace else {})), flush=True)
         self.since, self.step = now, p.step
 
-    def line(self, p, pace, last, speed={}):
+    def line(self, p, pace, last, speed):
         means = p.means() or (p.history[-1] if p.history else {})
         parts = [f'{self.name}  step {p.step}/{self.config.steps}'.strip()]
         if 'loss' in means: parts.append(f"loss {means['loss']:.4g}")
