@@ -24,7 +24,7 @@ from .forecast import Baseline, CausalConv, GatedFeedForward, Recipe, TimedAtten
 from ..dat import adapt_training, dat_groups, table_key, table_name
 from ..decode import CalMDecoder, decode_targets, masked_mse, pad_trials
 from ..forecast import check_known, memory_of
-from ..training import TrainConfig, fit as run_training, precision_context
+from ..training import TrainConfig, fit as run_training, only_training, precision_context
 
 # %% ../../nbs/05b_decode_baselines.ipynb #97dea462
 def _variables(names):
@@ -612,17 +612,17 @@ class POYOPlus(NetworkDecoder):
         "Add and train rows of new sessions; every other number keeps its bits."
         if not sessions: return 0.
         model, batches = self.models['all'], TrialBatches(sessions, self.variables, self.recipe.batch, self.seed)
-        place, old = _place(self, 'all', batches), [p.requires_grad_(False) for p in model.parameters()]
+        place = _place(self, 'all', batches)
         with torch.random.fork_rng([]):
             torch.manual_seed(self.seed)
             new = {table_key(s.name): PoyoTables(s.n_neurons, len(model.task), s.rate).to(device_of(model)) for s in sessions}
         model.tables.update(new)
-        try: self.results['all'] = self.train(model, batches, 0., place, adapt_training)
+        try:
+            with only_training(model, *(f'tables.{key}.' for key in new)):
+                self.results['all'] = self.train(model, batches, 0., place, adapt_training)
         except BaseException:
             for key in new: del model.tables[key]
             raise
-        finally:
-            for p in old: p.requires_grad_(True)
         return self.results['all'].seconds
 
 # %% ../../nbs/05b_decode_baselines.ipynb #9377e423
