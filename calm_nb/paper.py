@@ -13,8 +13,8 @@ __all__ = ['PACKAGES', 'ITEMS', 'SESSIONS', 'NEURONS', 'TESTS', 'PANELS', 'NOTES
            'main']
 
 # %% ../nbs/09_paper.ipynb #56ea3cf2
-import argparse, ast, contextlib, hashlib, importlib.metadata, importlib.util, json, os, platform, re, shlex, shutil, subprocess, sys
-import threading, time
+import argparse, ast, contextlib, hashlib, importlib.metadata, importlib.util, json, os, platform, re, shlex, shutil
+import subprocess, sys, threading, time
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -102,9 +102,8 @@ def data_key(step: Step) -> str: # 'config:…', or the checksum of a folder
     "The identity of a step's data; raises FileNotFoundError where they are missing."
     if step.dataset != 'simulation': return _files_checksum(data_root(step.dataset, root_of(step.dataset, step.root)))
     from calm_nb.simulation import simulation_config, task_config
-    variant = step.params.get('variant', 'default')
-    task = step.label == 'simulation-task'
-    config = task_config('maze', step.scale, seed=step.seed) if task else simulation_config(step.scale, variant, step.seed)
+    if step.label == 'simulation-task': config = task_config('maze', step.scale, seed=step.seed)
+    else: config = simulation_config(step.scale, step.params.get('variant', 'default'), step.seed)
     return f'config:{config_key(config, 1)}'
 
 def identity(step: Step) -> dict: # notebook, parameters, code, data
@@ -118,28 +117,30 @@ def record_of(step: Step) -> str: # '05-atanas.0123456789.json'
     return f'{step.name}.{config_key(identity(step), 1)}.json'
 
 def intact(record) -> bool: # path
-    "Whether a record is there, is of the code that its name says, and the files it lists still are what the step wrote."
+    "Whether a record is there, is of the code that its name says, and its files still are what the step wrote."
     if not (record := Path(record)).is_file(): return False
     about = read_json(record)
     files = {record.parent/about['results']/name: digest for name, digest in about['files'].items()}
     return about['key'] in record.name and all(p.is_file() and checksum_of(p) == d for p, d in files.items())
 
 # %% ../nbs/09_paper.ipynb #64a65781
-PACKAGES = ('torch', 'numpy', 'scipy', 'h5py', 'einops', 'scikit-learn', 'pandas', 'matplotlib', 'accelerate', 'safetensors', 'papermill')
+PACKAGES = ('torch', 'numpy', 'scipy', 'h5py', 'einops', 'scikit-learn', 'pandas', 'matplotlib',
+            'accelerate', 'safetensors', 'papermill')
 
 def cores() -> int: # 2
     "Processor cores that this process may use."
     return len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1
 
 def threads() -> int: # of each step
-    "Threads of a step: of the machine, not of how much runs beside it, as sums in another order differ in their last digits."
+    "Threads of a step: by the machine, not by what runs beside it; sums in another order differ in their last digits."
     return max(1, cores()//4)
 
 @lru_cache
 def machine_class() -> str: # 'NVIDIA H200', '2 CPU cores'
     "What computes here: the GPU's model, or the number of cores."
     import torch
-    return torch.cuda.get_device_name(0) if best_device().type == 'cuda' else f'{cores()} CPU core{"s" if cores() > 1 else ""}'
+    if best_device().type == 'cuda': return torch.cuda.get_device_name(0)
+    return f'{cores()} CPU core{"s" if cores() > 1 else ""}'
 
 def side_by_side() -> int: # 2
     "How many steps this machine runs at a time: 1 on a GPU (2 where it has 60 GB or more), else one a core, 4 at most."
@@ -149,15 +150,15 @@ def side_by_side() -> int: # 2
 
 def environment(machine: str) -> dict: # its class
     "Python, the versions of the packages that compute, the class of the machine and the threads of a step."
-    found = {}
-    for name in PACKAGES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError): found[name] = importlib.metadata.version(name)
+    def version(name):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError): return importlib.metadata.version(name)
+    found = {name: number for name in PACKAGES if (number := version(name))}
     return dict(python=platform.python_version(), machine=machine, threads=threads(), packages=found)
 
-def commit_of(folder=None) -> tuple: # of a checkout, None: the project's -> commit or None, whether calm_nb/ and nbs/ are as committed
+def commit_of(folder) -> tuple: # of a checkout -> commit or None, whether calm_nb/ and nbs/ are as committed
     "The commit of the code, and whether the code is that commit's; (None, False) without git."
     told = dict(capture_output=True, text=True, check=True)
-    git = lambda *args: subprocess.run(['git', '-C', str(folder or project_root()), *args], **told).stdout.strip()
+    git = lambda *args: subprocess.run(['git', '-C', str(folder), *args], **told).stdout.strip()
     try: return git('rev-parse', 'HEAD'), not git('status', '--porcelain', '--', 'calm_nb', 'nbs')
     except (OSError, subprocess.CalledProcessError): return None, False
 
@@ -175,7 +176,7 @@ def last_words(log) -> str: # path of what a step printed; may be missing
 
 # %% ../nbs/09_paper.ipynb #44d49231
 def publish(results, target) -> dict: # folder of a step's results, folder in figures/ -> file: 'sha256:…'
-    "Put a step's results where they belong, all of them or none; raises OSError where the disk refuses, and leaves the old ones."
+    "Put results where they belong, all or none; raises OSError where the disk refuses, and leaves the old ones."
     files = [p.relative_to(results) for p in sorted(Path(results).rglob('*')) if p.is_file()]
     with contextlib.ExitStack() as drafts:
         for file in files:
@@ -187,14 +188,15 @@ def publish(results, target) -> dict: # folder of a step's results, folder in fi
 # %% ../nbs/09_paper.ipynb #09fc7f6f
 def share(step: Step, about: dict, folder): # its record, folder of the run
     "Note a finished step in figures/manifest.json, beside those of other scales and seeds."
-    path, key, made_by = Path(step.figures)/'manifest.json', f'{step.scale}-s{step.seed}', config_key(about['environment'], 1)
+    path, key = Path(step.figures)/'manifest.json', f'{step.scale}-s{step.seed}'
+    made_by = config_key(about['environment'], 1)
     kept = {k: v for k, v in about.items() if k not in ('key', 'results', 'seconds')}
     with need('filelock').FileLock(str(Path(folder)/'share.lock')):
         shared = read_json(path) if path.is_file() else {}
         old = shared.get(key, dict(environments={}, steps={}))
         steps = old['steps'] | {step.name: kept | dict(environment=made_by, started=about['started'][:10])}
-        shared[key] = dict(scale=step.scale, seed=step.seed, environments=old['environments'] | {made_by: about['environment']},
-                           steps=dict(sorted(steps.items())))
+        made = old['environments'] | {made_by: about['environment']}
+        shared[key] = dict(scale=step.scale, seed=step.seed, environments=made, steps=dict(sorted(steps.items())))
         write_json(dict(sorted(shared.items())), path)
 
 # %% ../nbs/09_paper.ipynb #2d212ff8
@@ -211,8 +213,8 @@ def parameters(step: Step, out) -> dict: # folder of the results
 def started(step: Step, machine: str) -> dict: # class of the machine -> the beginning of a record
     "What is known of a step before it runs."
     depends, (commit, clean) = identity(step), commit_of(Path(step.notebook).parents[1])
-    return dict(key=config_key(depends, 1), status='done', **depends, dataset=step.dataset, label=step.label, commit=commit,
-                clean=clean, environment=environment(machine), started=time.strftime('%Y-%m-%d %H:%M'))
+    return dict(key=config_key(depends, 1), status='done', **depends, dataset=step.dataset, label=step.label,
+                commit=commit, clean=clean, environment=environment(machine), started=time.strftime('%Y-%m-%d %H:%M'))
 
 def run_step(
     step: Step,
@@ -230,15 +232,15 @@ def run_step(
         execute = execute or need('papermill').execute_notebook
         top = str(Path(step.notebook).parents[1])
         execute(step.notebook, str(failed), given, kernel_name='python3', progress_bar=False, cwd=top)
-        about |= dict(results=os.path.relpath(step.results, record.parent), files=publish(staging/'results', step.results))
-        about |= dict(seconds=round(time.time() - begun, 1))
+        about |= dict(files=publish(staging/'results', step.results), seconds=round(time.time() - begun, 1))
+        about |= dict(results=os.path.relpath(step.results, record.parent))
         note(step, about, record)
         return about
     except Exception as error: raise RuntimeError(f'chapter {step.name[:2]}, {failure_of(error)}') from error
     finally: shutil.rmtree(staging, ignore_errors=True)
 
 def note(step: Step, about: dict, record): # its record, and the path the workflow waits for
-    "Write the record in place of older ones; under the name of the code that ran, too, where an edit came between plan and start."
+    "Write the record in place of older ones; also under the key of the code that ran, if edited since the plan."
     share(step, about, record.parent)
     for old in record.parent.glob(f'{step.name}.*.json'): old.unlink()
     for name in {record.name, f'{step.name}.{about["key"]}.json'}: write_json(about, record.with_name(name))
@@ -595,7 +597,7 @@ def report_md(
 ) -> str: # Markdown; links are relative to the folder
     "The report: every table and figure of the paper, ours beside it, and a reading."
     lines, files = report_lines(figures)
-    commit, clean = commit_of()
+    commit, clean = commit_of(project_root())
     count = {w: sum(x.word == w for x in lines) for w in WORDS}
     parts, runs = [f'# CalM: the paper and this library\n\nWritten {time.strftime("%Y-%m-%d")} with the code of commit {(commit or "unknown")[:7]}{"" if clean else " with changes"}. Each published number stands beside ours. Only a number of scale `paper`, on the same recordings (or the paper\'s own simulation) and on as many sessions, '
         'is compared; any other is shown and is *not comparable*, however high it is.', md_table([[w, n] for w, n in count.items() if n], ['reading', 'lines']),
@@ -718,7 +720,7 @@ def pages(
     with atomic_path(folder/'index.html') as draft: draft.write_text(front_page(top/'README.md', names), encoding='utf-8')
     return folder/'index.html'
 
-# %% ../nbs/09_paper.ipynb #8441a332
+# %% ../nbs/09_paper.ipynb #3bd331e2
 def command_of(step: Step) -> str: # for a shell; the record's path follows it
     "What runs a step in a process of its own."
     return shlex.join([sys.executable, '-m', 'calm_nb.paper', '--step', json.dumps(asdict(step)), machine_class()])
@@ -737,7 +739,7 @@ def step_process(step: str, machine: str, record: str): # as JSON, its class, pa
     try: print(f'{step.name}: done, {run_step(step, record, machine)["seconds"]/60:.1f} min')
     except RuntimeError as error: sys.exit(str(error))
 
-SNAKEMAKE = '--rerun-triggers mtime --rerun-incomplete --keep-going --nolock --scheduler greedy --quiet host reason'.split()
+SNAKEMAKE = '--rerun-triggers mtime --rerun-incomplete --keep-going --nolock --scheduler greedy --quiet host reason'
 
 def run_workflow(
     folder: Path, # of the run
@@ -746,9 +748,9 @@ def run_workflow(
     more: list, # arguments of Snakemake
     **config, # of the workflow; what is empty is left out
 ) -> int: # exit status
-    "Let Snakemake run what is not done; raises RuntimeError where another process is at work in the folder, FileNotFoundError without a plan."
+    "Let Snakemake run what is not done; raises RuntimeError where another process does."
     plan = project_root()/'nbs'/'paper.smk'
-    if not plan.is_file(): raise FileNotFoundError(f'{plan}: no workflow file; run this in the folder of the repository')
+    if not plan.is_file(): raise FileNotFoundError(f'{plan}: no workflow file; run this in the repository')
     cli, filelock = need('snakemake.cli', 'snakemake', 'the paper in one command'), need('filelock')
     paths = [str(package_folder().parent), *filter(None, [os.environ.get('PYTHONPATH')])]
     os.environ |= dict(PYTHONPATH=os.pathsep.join(paths), OMP_WAIT_POLICY='passive', PYTHONUNBUFFERED='1')
@@ -758,22 +760,24 @@ def run_workflow(
     try:
         with lock:
             for record in () if dry else folder.glob('*.*.json'): intact(record) or record.unlink()
-            cli.main([str(a) for a in (*places, *SNAKEMAKE, *['--dry-run']*dry, *more, '--config', *given)])
-    except filelock.Timeout: raise RuntimeError(f'another process is at work in {folder}: wait until it ends, or end it') from None
+            cli.main([str(a) for a in (*places, *SNAKEMAKE.split(), *['--dry-run']*dry, *more, '--config', *given)])
+    except filelock.Timeout:
+        raise RuntimeError(f'another process is at work in {folder}: wait until it ends, or end it') from None
     except SystemExit as ended: return ended.code
 
 # %% ../nbs/09_paper.ipynb #8213174c
 def command() -> argparse.ArgumentParser:
     "What `calm_paper` understands."
     words = lambda text: [w for w in re.split(r'[,\s]+', text) if w]
-    p = argparse.ArgumentParser('calm_paper', description='Run the chapters of the paper, each in a process of its own, and write the '
-                                'report. What is done is kept: call it again to go on. What follows -- is for snakemake.')
-    p.add_argument('--scale', default='auto', help='tiny (a rehearsal, results stay in runs/), small, paper; auto: paper on a GPU, else small')
-    p.add_argument('--dataset', nargs='+', type=words, default=[], help='only these data sets; one that is missing is then an error')
+    about = ('Run the chapters of the paper, each in a process of its own, and write the report. '
+             'What is done is kept: call it again to go on. What follows -- is for snakemake.')
+    p = argparse.ArgumentParser('calm_paper', description=about)
+    p.add_argument('--scale', default='auto', help='tiny (a rehearsal), small, paper; auto: paper on a GPU, else small')
+    p.add_argument('--dataset', nargs='+', type=words, default=[], help='only these; a missing one is then an error')
     p.add_argument('--only', nargs='+', type=words, default=[], help='only these chapters: --only 05,06')
-    p.add_argument('--root', help='folder of the recordings, with one folder a data set, or of the one data set; without it $CALM_NB_DATA')
-    p.add_argument('--seed', type=int, default=0, help='of data, splits and training; results of seeds other than 0 go to s<seed>/')
-    p.add_argument('--jobs', type=int, help='steps side by side; default: 1 on a GPU (2 where it has 60 GB or more), else one a core, 4 at most')
+    p.add_argument('--root', help='folder with a folder for each data set, or of the one; without it $CALM_NB_DATA')
+    p.add_argument('--seed', type=int, default=0, help='of data, splits, training; results of others than 0 go to s<seed>/')
+    p.add_argument('--jobs', type=int, help='steps side by side; else 1 or 2 on a GPU, one a core, 4 at most')
     p.add_argument('--dry-run', action='store_true', help='print the steps and what they will take, and stop')
     p.add_argument('--report-only', action='store_true', help='write the report of what is there, and stop')
     p.add_argument('--step', nargs=3, help=argparse.SUPPRESS)  # what the workflow calls
@@ -788,18 +792,20 @@ def main(
     if args.step: return step_process(*args.step)
     try:
         scale, jobs = resolve_scale(args.scale), args.jobs if args.jobs is not None else side_by_side()
-        if jobs < 1 or args.seed < 0: raise ValueError(f'--jobs {jobs} --seed {args.seed}: expected 1 or more jobs, a seed of 0 or more')
+        if jobs < 1 or args.seed < 0:
+            raise ValueError(f'--jobs {jobs} --seed {args.seed}: expected 1 or more jobs, a seed of 0 or more')
         folder = run_folder('paper', scale, args.seed).resolve()
         figures = folder/'figures' if scale == 'tiny' or in_test() else project_root()/'figures'
-        config = dict(scale=scale, seed=args.seed, root=args.root and str(Path(args.root).expanduser().resolve()), figures=str(figures),
-                      datasets=sum(args.dataset, []), only=sum(args.only, []))
+        root = args.root and str(Path(args.root).expanduser().resolve())
+        named = dict(datasets=sum(args.dataset, []), only=sum(args.only, []))
+        config = dict(scale=scale, seed=args.seed, root=root, figures=str(figures), **named)
         status = 0 if args.report_only else run_workflow(folder, jobs, args.dry_run, args.snakemake, **config)
     except (ValueError, RuntimeError, ImportError, FileNotFoundError) as error:
         print(f'calm_paper: {error}', file=sys.stderr)
         return 2
     if args.dry_run: return status
     print(f'report: {write_report(figures)}')
-    if status: print(f'not all went well; call calm_paper again to go on from here, executed notebooks are in {folder}', file=sys.stderr)
+    if status: print(f'not all went well: call calm_paper again to go on; notebooks are in {folder}', file=sys.stderr)
     return status
 
 if __name__ == '__main__' and '__file__' in globals(): sys.exit(main()) # a notebook is __main__, too, and has no file

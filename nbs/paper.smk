@@ -1,6 +1,7 @@
 # The chapters of the paper as a Snakemake workflow: what runs on which data, after what, for how long, and on what.
 # `calm_paper` (make paper) calls it. By itself, from the top of the repository:
 #   snakemake -s nbs/paper.smk -d runs/paper/small-s0 --cores 2 --rerun-triggers mtime --config scale=small
+import time
 from pathlib import Path
 
 import pandas as pd
@@ -9,7 +10,8 @@ from calm_nb.core import SCALES, choose, read_json, show_table
 from calm_nb.data import data_root
 from calm_nb.paper import Step, command_of, intact, last_words, machine_class, record_of, root_of, threads
 
-PLAN = {  # chapter-name of its results: data set, waits for, minutes (small on 2 CPU cores; paper on a GPU, without what is counted), parameters
+# chapter-label: data set, waits for, minutes at small (2 CPU cores), paper (a GPU; more is counted), parameters
+PLAN = {
     '03-simulation': ('simulation', (), 4, 2, {}),
     '03-atanas': ('atanas', (), 3, 2, {}),
     '03-tseng': ('tseng', (), 15, 10, {}),
@@ -32,12 +34,14 @@ PLAN = {  # chapter-name of its results: data set, waits for, minutes (small on 
     '08-simulation': ('simulation', ('05-simulation',), 50, 25, {}),
     '08-tseng': ('tseng', ('05-tseng',), 120, 30, {})}
 OPTIONAL = ('04',)  # runs only when it is named: its results are its own
-COUNTED = {'03': ('nq',), '05': ('nq', 'dat', 'adapt', 'forecast'), '06': ('heads',), '08': ('dat',)}  # of `calm_nb.cost.hours`
-SIZES_OF = {'08-tseng': 'ablation', '08-simulation': None, '05-simulation-hard': 'simulation', '05-tseng-single': 'single'}  # of its sizes
+COUNTED = {'03': ('nq',), '05': ('nq', 'dat', 'adapt', 'forecast'), '06': ('heads',), '08': ('dat',)}  # phases
+SIZES_OF = {'08-tseng': 'ablation', '08-simulation': None,
+            '05-simulation-hard': 'simulation', '05-tseng-single': 'single'}
 
 scale, seed, root = choose('scale', config['scale'], SCALES), config.get('seed', 0), config.get('root')
 only, datasets, jobs = config.get('only') or [], config.get('datasets') or [], config.get('jobs', 1)
 figures = config.get('figures') or str(Path(workflow.basedir).parent/'figures')
+begun = time.time()
 
 def chosen():  # -> names of the steps that are asked for
     "Raises ValueError that lists the valid names for an unknown one, or where nothing is left."
@@ -45,7 +49,7 @@ def chosen():  # -> names of the steps that are asked for
     for name in datasets: choose('dataset', name, dict.fromkeys(row[0] for row in PLAN.values()))
     named = [n for n in PLAN if (n[:2] in only if only else n[:2] not in OPTIONAL)]
     names = [n for n in named if not datasets or PLAN[n][0] in datasets]
-    if not names: raise ValueError(f'no step of chapters {", ".join(only)} on {", ".join(datasets)}; there are {", ".join(PLAN)}')
+    if not names: raise ValueError(f'no step of chapters {only} on {datasets}: there are {", ".join(PLAN)}')
     return names
 
 def step_of(name):  # '05-atanas' -> Step
@@ -76,8 +80,8 @@ def check_root(wanted):  # names of data sets
     "Raises ValueError where one folder would be taken for several data sets, or does not exist."
     if root and not Path(root).is_dir(): raise ValueError(f'root {root} is no folder')
     if root and len(wanted) > 1 and not any((Path(root)/dataset).is_dir() for dataset in wanted):
-        raise ValueError(f'root {root} has no folder named {", ".join(sorted(wanted))}: pass a folder with one for each data set, '
-                         'or name one data set with --dataset')
+        raise ValueError(f'root {root} has no folder named {", ".join(sorted(wanted))}: '
+                         'pass a folder with one for each data set, or name one data set with --dataset')
 
 def way(name):  # -> minutes
     "From the start of a step to the end of all that waits for it."
@@ -87,8 +91,9 @@ def show_plan():
     "Print the steps, which are done, and what the others will take."
     todo = [name for name in record if not intact(record[name])]
     now = {name: 'no recordings' if name not in record else 'to run' if name in todo else 'done' for name in steps}
-    rows = [(n, s.dataset, ' '.join(f'{k}={v}' for k, v in s.params.items()), minutes[n], now[n]) for n, s in steps.items()]
-    title = f'scale {scale}, seed {seed}, {machine_class()}, {jobs} side by side; minutes are estimates, or measured here before'
+    given = {name: ' '.join(f'{k}={v}' for k, v in step.params.items()) for name, step in steps.items()}
+    rows = [(name, step.dataset, given[name], minutes[name], now[name]) for name, step in steps.items()]
+    title = f'scale {scale}, seed {seed}, {machine_class()}, {jobs} side by side; minutes guessed, or measured here'
     show_table(pd.DataFrame(rows, columns=['step', 'data set', 'with', 'minutes', 'now']), digits=0, title=title)
     total, longest = sum(minutes[n] for n in todo), max(map(way, todo), default=0)
     print(f'{len(todo)} of {len(steps)} steps to run: {total:.0f} min one after the other, '
@@ -112,18 +117,19 @@ rule paper:
 for i, name in enumerate(record):
     rule:
         name: name
-        input: [ancient(record[other]) for other in after[name]]  # they come first; that they ran again is no reason to run this again
+        input: [ancient(record[other]) for other in after[name]]  # that they ran again is no reason to run this again
         output: record[name]
         log: f'{name}.log'
         message: f'{name}: about {minutes[name]:.0f} min'
         params: command=command_of(steps[name])
-        priority: round(way(name)) if jobs > 1 else len(record) - i  # the longest way first; one at a time as planned
+        priority: round(way(name)) if jobs > 1 else len(record) - i  # the longest way first; one at a time: as planned
         threads: threads()
-        resources: gpu=int(scale == 'paper'), runtime=round(30 + 3*minutes[name])  # of a queue: an estimate must not end a step
+        resources: gpu=int(scale == 'paper'), runtime=round(30 + 3*minutes[name])  # in a queue: no guess ends a step
         shell: 'exec {params.command} {output} 2> {log}'
 
 onerror:
     for name in record:
-        waits = [other for other in after[name] if not Path(record[other]).is_file()]
-        if waits: print(f'not run: {name} waits for {", ".join(waits)}')
-        elif not Path(record[name]).is_file(): print(f'failed: {name}: {last_words(f"{name}.log")}')
+        log, waits = Path(f'{name}.log'), [other for other in after[name] if not Path(record[other]).is_file()]
+        if Path(record[name]).is_file(): continue
+        if log.is_file() and log.stat().st_mtime >= begun: print(f'failed: {name}: {last_words(log)}')
+        else: print(f'not run: {name}' + (f' waits for {", ".join(waits)}' if waits else ''))
