@@ -12,10 +12,12 @@ STANDIN ?=
 # Results go here and leave the committed figures alone; the notebook by itself writes to figures/.
 OUT     ?= runs/forecast-$(DATASET)$(if $(STANDIN),-standin)-$(SCALE)
 WORKERS ?= 2
-# Of `make paper`: chapters (05,06) and steps side by side. DATASET counts there only when it is given on the command line.
+# Of `make paper`: chapters (05,06), steps side by side, and what Snakemake is told besides: SNAKEMAKE="--executor slurm --jobs 20".
+# DATASET counts there only when it is given on the command line.
 # Of `make gpu`: items (1,2), the folder that holds atanas/ and hippocampus_tracks/, and minutes after which it stops.
 ONLY    ?=
 JOBS    ?=
+SNAKEMAKE ?=
 DATA    ?=
 MINUTES ?=
 # On Linux, PyPI's torch brings CUDA. For the much smaller CPU build:
@@ -64,8 +66,9 @@ forecast: $(STAMP) ## run the forecasting chapter, print its table and figure (D
 	@python .ci/show.py $(OUT)
 
 paper: $(STAMP) ## run the chapters of the paper and write figures/report.html; call it again to go on (SCALE, DATASET, ONLY, ROOT, SEED, JOBS, DRY=1)
+	@python -c 'import snakemake' 2>/dev/null || $(BIN)/python -m pip install -q -c constraints.txt snakemake
 	@calm_paper --scale '$(SCALE)' --seed '$(SEED)' $(if $(call _GIVEN,DATASET),--dataset '$(DATASET)') $(if $(ONLY),--only '$(ONLY)') \
-		$(if $(ROOT),--root '$(abspath $(ROOT))') $(if $(JOBS),--jobs '$(JOBS)') $(if $(DRY),--dry-run)
+		$(if $(ROOT),--root '$(abspath $(ROOT))') $(if $(JOBS),--jobs '$(JOBS)') $(if $(DRY),--dry-run) $(if $(SNAKEMAKE),-- $(SNAKEMAKE))
 
 # It needs no set-up where PYTHON has torch and the libraries that training needs.
 gpu: ## the first hour on a GPU, five items; call it again to go on (ONLY, DATA, OUT, MINUTES, SEED; SCALE=tiny rehearses on a CPU, DRY=1 lists)

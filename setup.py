@@ -20,5 +20,5 @@ setup(
     packages=find_packages(include=[cfg['lib_name'], cfg['lib_name'] + '.*']), include_package_data=True,
     python_requires=f'>={cfg["min_python"]}', install_requires=cfg['requirements'].split(),
     extras_require={'recordings': cfg['recordings_requirements'].split(), 'paper': cfg['paper_requirements'].split(), 'interactive': cfg['interactive_requirements'].split(),
-                    'dev': (cfg['recordings_requirements'] + ' ' + cfg['paper_requirements'] + ' ' + cfg['dev_requirements']).split()},
+                    'dev': (cfg['recordings_requirements'] + ' ' + cfg['dev_requirements']).split()},
     entry_points={'console_scripts': cfg['console_scripts'].split()}, zip_safe=False)
