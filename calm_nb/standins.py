@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['STANDINS', 'STANDIN_VERSION', 'Standin', 'standin_configs', 'standin_list', 'standin']
 
-# %% ../nbs/02e_standins.ipynb #2f374a61
+# %% ../nbs/02e_standins.ipynb #91cc6744
 import os, shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,10 +12,10 @@ from .core import *
 from .recordings.tseng import file_name, session_name
 from .simulation import TaskConfig, simulate_task, task_config
 from .writers.atanas import write_recording
-from .writers.sun import write_zarr
-from .writers.tseng import write_nwb
+from .writers.sun import not_registered, write_zarr
+from .writers.tseng import no_behaviour, write_nwb
 
-# %% ../nbs/02e_standins.ipynb #5f338083
+# %% ../nbs/02e_standins.ipynb #d21f5c73
 def _write_tseng(folder, configs):
     "NWB files, one a session; returns their names."
     def place(c, day): return file_name(c.subject, str(np.datetime64('2017-08-19') + day), c.region, 'L' + c.layer.replace('/', ''), f'{"single" if c.planes == 1 else "multi"}-plane')
@@ -23,7 +23,7 @@ def _write_tseng(folder, configs):
     for path, c in zip(paths, configs):
         write_nwb(folder/path, simulate_task(c).recording(session_name(path)), planes=c.planes, imaging='single-plane' if c.planes == 1 else 'multi-plane')
     small = replace(configs[0], neurons=4, trials=3)
-    write_nwb(folder/place(small, -1), simulate_task(small).recording(), oddity='no behaviour')
+    write_nwb(folder/place(small, -1), simulate_task(small).recording(), oddity=no_behaviour)
     return [session_name(p) for p in paths]
 
 def _write_atanas(folder, configs):
@@ -40,10 +40,10 @@ def _write_sun(folder, configs):
         days = [f'{title}-{str(np.datetime64("2020-01-01") + c.session).replace("-", "_")}-1' for c in mine + more]
         names |= dict(zip(mine, days))
         sent = [replace(simulate_task(c).recording(day), subject=title) for c, day in zip(mine + more, days)]
-        write_zarr(folder, sent, chunks=(min(1000, mine[0].neurons), 10_000 if mine[0].neurons > 1000 else 2000), oddity='not registered' if more else None)
+        write_zarr(folder, sent, chunks=(min(1000, mine[0].neurons), 10_000 if mine[0].neurons > 1000 else 2000), spoil=not_registered if more else None)
     return [names[c] for c in configs]
 
-# %% ../nbs/02e_standins.ipynb #ae6c9db0
+# %% ../nbs/02e_standins.ipynb #ae5122fe
 @dataclass(frozen=True)
 class Standin:
     "What a data set's stand-in is made of."
@@ -56,7 +56,7 @@ STANDINS = {'atanas': Standin('worm', dict(tiny=(4, 4), small=(8, 8), paper=(8, 
             'sun': Standin('track', dict(tiny=(3, 4), small=(4, 6), paper=(3, 4)), _write_sun)}
 STANDIN_VERSION = 2 # of what is written; raise it when the simulation or a writer changes
 
-# %% ../nbs/02e_standins.ipynb #3cb122ef
+# %% ../nbs/02e_standins.ipynb #518a615c
 _MICE = ('9', '3', '6', '10', '4', '5', '7', '8') # of Tseng et al.; the paper holds out 6 and 10
 _REGIONS = ('visA', 'V1', 'RSC', 'AM', 'PM', 'MM')
 
@@ -71,7 +71,7 @@ def _fields(configs):
         c = replace(c, region=_REGIONS[k % len(_REGIONS)], layer=('2/3', '5')[k//2 % 2])
         yield replace(c, planes=1, neurons=max(1, c.neurons//4)) if k == 1 else c
 
-# %% ../nbs/02e_standins.ipynb #5c692d6c
+# %% ../nbs/02e_standins.ipynb #08774f0a
 def standin_configs(
     name: str, # 'tseng', 'sun' or 'atanas'
     scale: str='auto', # 'auto' or one of SCALES
@@ -91,7 +91,7 @@ def standin_configs(
     configs = [task_config(made.kind, scale, **{'seed': seed, **options, 'subject': _animal(name, k % subjects), 'session': k//subjects}) for k in range(sessions)]
     return list(_fields(configs)) if name == 'tseng' else configs
 
-# %% ../nbs/02e_standins.ipynb #e097bb2c
+# %% ../nbs/02e_standins.ipynb #5f669221
 def standin_list(
     folder, # of a stand-in
 ) -> dict: # session name -> TaskConfig
@@ -118,7 +118,7 @@ def _fill(folder, name, configs, key):
             if not _complete(folder, key): raise
     finally: shutil.rmtree(draft, ignore_errors=True)
 
-# %% ../nbs/02e_standins.ipynb #c3f51c12
+# %% ../nbs/02e_standins.ipynb #c1c9628c
 def standin(
     name: str, # 'tseng', 'sun' or 'atanas'
     folder=None, # to write; None: standins/<name>/<scale>-s<seed>-<key> in the folder of runs

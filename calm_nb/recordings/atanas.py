@@ -56,7 +56,7 @@ BEHAVIOUR = {'velocity': 'mm/s', 'head_angle': 'rad', 'angular_velocity': 'rad/s
 
 EVENTS = ('stim_begin_confocal', 'time_food_encounter')
 
-# %% ../../nbs/01a_atanas.ipynb #9c7279f9
+# %% ../../nbs/01a_atanas.ipynb #0b3c95e1
 def _uid(path):
     "The uid in a file's name, else its name."
     name = Path(path).name.split('.')[0].removesuffix('-data').removesuffix('-combined_data')
