@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['SOURCES', 'Archive', 'Source', 'data_root', 'find_dataset', 'load', 'fetch', 'unpack', 'download']
 
-# %% ../nbs/02f_datasets.ipynb #65f748b1
+# %% ../nbs/02f_datasets.ipynb #47968b80
 import inspect, os, shutil, tarfile, tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from .simulation import load as load_simulation
 from .standins import STANDINS, standin as write_standin
 from .store import HOW
 
-# %% ../nbs/02f_datasets.ipynb #9240de20
+# %% ../nbs/02f_datasets.ipynb #f2357659
 @dataclass(frozen=True)
 class Archive:
     "A file to download."
@@ -37,7 +37,7 @@ class Source:
     steps: str = ''  # how to get it, one command a line; {folder} stands for where it belongs
     archives: tuple = () # Archives, where one call can fetch it
 
-# %% ../nbs/02f_datasets.ipynb #f3c59d5d
+# %% ../nbs/02f_datasets.ipynb #564686c9
 _WORMS = 'https://zenodo.org/records/19388374'
 SOURCES = {
     'simulation': Source('a simulated network with calcium indicators', 'nowhere: it is computed', 'no files', '', load_simulation),
@@ -56,7 +56,7 @@ SOURCES = {
         "python -c \"from calm_nb.recordings.sun import download_steps; print(download_steps())\""),
     'own': Source('your own recordings: NWB, suite2p, CaImAn, arrays', 'your disk', 'as you like', 'the files and folders', load_own)}
 
-# %% ../nbs/02f_datasets.ipynb #ada16c09
+# %% ../nbs/02f_datasets.ipynb #f44a04b0
 def data_root(
     name: str, # of a data set in SOURCES
     root=None, # its folder; None: $CALM_NB_DATA/<name>
@@ -72,7 +72,7 @@ def data_root(
         f'  put {source.place} into one folder and pass it as root=…, or into $CALM_NB_DATA/{name}' + (f'\n  steps:{steps}' if steps else '')
         + (f'\n  to try without it: standin=True runs on small synthetic files of the same format' if name in STANDINS else ''))
 
-# %% ../nbs/02f_datasets.ipynb #e73a12a4
+# %% ../nbs/02f_datasets.ipynb #20706ed4
 def find_dataset(
     name: str, # of a data set in SOURCES
     root=None, # its folder; None: $CALM_NB_DATA/<name>
@@ -100,7 +100,7 @@ def load(
     corpus.name = label
     return corpus
 
-# %% ../nbs/02f_datasets.ipynb #08bfeb55
+# %% ../nbs/02f_datasets.ipynb #fe9d93c2
 def fetch(
     archive: Archive,
     folder, # where the file belongs
@@ -115,7 +115,7 @@ def fetch(
     try: return Path(pooch.retrieve(archive.url, archive.checksum, fname=archive.name, path=folder, progressbar=archive.size > 2**20))
     except ValueError as error: raise ValueError(f'{archive.name}: the download is not the file expected ({error}); nothing was unpacked: delete {path} if it is there and try again') from error
 
-# %% ../nbs/02f_datasets.ipynb #81d95fc5
+# %% ../nbs/02f_datasets.ipynb #d26a7443
 def _checked_members(tar, folder):
     "The members of an archive; raises ValueError for one that is no plain file or folder or leads out of `folder`."
     for m in tar:
@@ -140,7 +140,7 @@ def unpack(
     finally: shutil.rmtree(draft, ignore_errors=True)
     return folder
 
-# %% ../nbs/02f_datasets.ipynb #1125b50b
+# %% ../nbs/02f_datasets.ipynb #aa7332c5
 def download(
     name: str, # of a data set: 'atanas'
     folder=None, # where it belongs; None: $CALM_NB_DATA/<name>

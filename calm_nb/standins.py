@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['STANDINS', 'STANDIN_VERSION', 'Standin', 'standin_configs', 'standin_list', 'standin']
 
-# %% ../nbs/02e_standins.ipynb #91cc6744
+# %% ../nbs/02e_standins.ipynb #940d3680
 import os, shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from .writers.atanas import write_recording
 from .writers.sun import not_registered, write_zarr
 from .writers.tseng import no_behaviour, write_nwb
 
-# %% ../nbs/02e_standins.ipynb #d21f5c73
+# %% ../nbs/02e_standins.ipynb #eb81cf82
 def _write_tseng(folder, configs):
     "NWB files, one a session; returns their names."
     def place(c, day): return file_name(c.subject, str(np.datetime64('2017-08-19') + day), c.region, 'L' + c.layer.replace('/', ''), f'{"single" if c.planes == 1 else "multi"}-plane')
@@ -43,7 +43,7 @@ def _write_sun(folder, configs):
         write_zarr(folder, sent, chunks=(min(1000, mine[0].neurons), 10_000 if mine[0].neurons > 1000 else 2000), spoil=not_registered if more else None)
     return [names[c] for c in configs]
 
-# %% ../nbs/02e_standins.ipynb #ae5122fe
+# %% ../nbs/02e_standins.ipynb #2ea89e30
 @dataclass(frozen=True)
 class Standin:
     "What a data set's stand-in is made of."
@@ -56,7 +56,7 @@ STANDINS = {'atanas': Standin('worm', dict(tiny=(4, 4), small=(8, 8), paper=(8, 
             'sun': Standin('track', dict(tiny=(3, 4), small=(4, 6), paper=(3, 4)), _write_sun)}
 STANDIN_VERSION = 2 # of what is written; raise it when the simulation or a writer changes
 
-# %% ../nbs/02e_standins.ipynb #518a615c
+# %% ../nbs/02e_standins.ipynb #21c2b7e6
 _MICE = ('9', '3', '6', '10', '4', '5', '7', '8') # of Tseng et al.; the paper holds out 6 and 10
 _REGIONS = ('visA', 'V1', 'RSC', 'AM', 'PM', 'MM')
 
@@ -71,7 +71,7 @@ def _fields(configs):
         c = replace(c, region=_REGIONS[k % len(_REGIONS)], layer=('2/3', '5')[k//2 % 2])
         yield replace(c, planes=1, neurons=max(1, c.neurons//4)) if k == 1 else c
 
-# %% ../nbs/02e_standins.ipynb #08774f0a
+# %% ../nbs/02e_standins.ipynb #f56d90c9
 def standin_configs(
     name: str, # 'tseng', 'sun' or 'atanas'
     scale: str='auto', # 'auto' or one of SCALES
@@ -91,7 +91,7 @@ def standin_configs(
     configs = [task_config(made.kind, scale, **{'seed': seed, **options, 'subject': _animal(name, k % subjects), 'session': k//subjects}) for k in range(sessions)]
     return list(_fields(configs)) if name == 'tseng' else configs
 
-# %% ../nbs/02e_standins.ipynb #5f669221
+# %% ../nbs/02e_standins.ipynb #beb8591e
 def standin_list(
     folder, # of a stand-in
 ) -> dict: # session name -> TaskConfig
@@ -118,7 +118,7 @@ def _fill(folder, name, configs, key):
             if not _complete(folder, key): raise
     finally: shutil.rmtree(draft, ignore_errors=True)
 
-# %% ../nbs/02e_standins.ipynb #c1c9628c
+# %% ../nbs/02e_standins.ipynb #79409087
 def standin(
     name: str, # 'tseng', 'sun' or 'atanas'
     folder=None, # to write; None: standins/<name>/<scale>-s<seed>-<key> in the folder of runs

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 import numpy as np
 from ..core import *
-from ..data import (Corpus, NotThisFormat, Recording, RecordingError, _intervals, checksum_of, members, open_h5, read_attr, read_field, reading, windows_of)
+from ..data import (Corpus, NotThisFormat, Recording, RecordingError, _intervals, checksum_of, frame_times, members, open_h5, read_attr, read_field, reading, windows_of)
 from ..store import Raw, stored_corpus
 
 # %% ../../nbs/01a_atanas.ipynb #a7bb370c
@@ -56,7 +56,7 @@ BEHAVIOUR = {'velocity': 'mm/s', 'head_angle': 'rad', 'angular_velocity': 'rad/s
 
 EVENTS = ('stim_begin_confocal', 'time_food_encounter')
 
-# %% ../../nbs/01a_atanas.ipynb #0b3c95e1
+# %% ../../nbs/01a_atanas.ipynb #37e39b8d
 def _uid(path):
     "The uid in a file's name, else its name."
     name = Path(path).name.split('.')[0].removesuffix('-data').removesuffix('-combined_data')
@@ -104,14 +104,8 @@ def _cut_at(segments, frames):
 
 def _timed(stamps, segments, n_frames, name):
     "Rate in Hz, segments cut at pauses, and notes."
-    notes, found = [], len(stamps)
-    if found < n_frames: raise RecordingError(f'{name}: {found} time stamps for {n_frames} frames; expected one a frame, so the rate and the pauses cannot be known')
-    if found > n_frames: notes.append(f'{found} time stamps for {n_frames} frames: the first {n_frames} are used')
-    stamps = np.asarray(stamps[:n_frames], np.float64); steps = np.diff(stamps)
-    wrong = ~(np.isfinite(steps) & (steps > 0))
-    if wrong.any(): raise RecordingError(f'{name}: timestamp_confocal does not increase at frame {int(np.flatnonzero(wrong)[0]) + 1}; expected seconds in order')
-    pauses = np.flatnonzero(steps > 1.5*np.median(steps)) + 1
-    inside = [int(p) for p in pauses if ((segments[:, 0] < p) & (p < segments[:, 1])).any()]
+    stamps, pause, notes = frame_times(stamps, n_frames, name)
+    inside = [int(p) for p in np.flatnonzero(pause) if ((segments[:, 0] < p) & (p < segments[:, 1])).any()]
     if inside: notes.append(f'pauses in the time stamps before frames {inside} (0-based): segments end there'); segments = _cut_at(segments, inside)
     seconds = (stamps[segments[:, 1] - 1] - stamps[segments[:, 0]]).sum()
     if not seconds > 0: raise RecordingError(f'{name}: no two frames follow one another without a pause; expected a continuous recording')

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 import numpy as np
 from ..core import *
-from ..data import (Corpus, DamagedFile, NotThisFormat, Recording, RecordingError, _check_field, fingerprint_of, members, open_h5, read_attr, read_field, reading)
+from ..data import (Corpus, DamagedFile, NotThisFormat, Recording, RecordingError, _check_field, fingerprint_of, frame_times, members, open_h5, read_attr, read_field, reading)
 from ..store import Raw, _drawn, stored_corpus
 
 # %% ../../nbs/01b_tseng.ipynb #886ec5eb
@@ -231,16 +231,6 @@ def _rois(f, planes, plane, name):
     return known, notes
 
 # %% ../../nbs/01b_tseng.ipynb #da9e5833
-def _stamps(f, n_frames, name):
-    "The frames' time stamps in seconds, and notes; raises RecordingError where they are too few or do not increase."
-    stamps = read_field(f, f'{_POSITION}/timestamps', name, ndim=1).astype(np.float64)
-    notes = [f'{len(stamps)} time stamps for {n_frames} frames: the first {n_frames} are used'] if len(stamps) > n_frames else []
-    if len(stamps) < n_frames: raise RecordingError(f'{name}: {len(stamps)} time stamps for {n_frames} frames; expected one a frame, so rate and pauses cannot be known: download the file again')
-    stamps = stamps[:n_frames]
-    wrong = np.flatnonzero(~(np.diff(stamps) > 0))
-    if wrong.size: raise RecordingError(f'{name}: {_POSITION}/timestamps do not increase at frame {wrong[0] + 1}; expected seconds in order: download the file again')
-    return stamps, notes
-
 def _segments(times, name):
     "Rate in Hz, continuous segments of volumes, and notes."
     gaps = np.diff(times)
@@ -462,7 +452,7 @@ def _frames(f, path, field):
     n = len(number)
     step, multi = _volume(f, n, name)
     if max(planes) >= (step if multi else 1): raise RecordingError(f'{name}: planes {planes} in a {"multi" if multi else "single"}-plane file of {step if multi else 1} frames a volume; download the file again')
-    stamps, notes = _stamps(f, n, name)
+    stamps, _, notes = frame_times(read_field(f, f'{_POSITION}/timestamps', name, ndim=1), n, name)
     x, plane, more = _traces(f, planes, field, multi, step, n, name); notes += more
     behaviour, more = _behaviour(f, n, step, planes if multi else None, name); notes += more
     a, b, keep, more = _mend(x, plane, name); notes += more

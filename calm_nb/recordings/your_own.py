@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 import numpy as np
 from ..core import *
-from ..data import (Corpus, DamagedFile, NotThisFormat, Recording, RecordingError, fingerprint_of, members, open_h5, read_attr, read_field, reading, windows_of)
+from ..data import (Corpus, DamagedFile, NotThisFormat, Recording, RecordingError, fingerprint_of, frame_times, members, open_h5, read_attr, read_field, reading, windows_of)
 from ..store import SIZES, Raw, stored_corpus
 
 # %% ../../nbs/01d_your_own.ipynb #f94fae61
@@ -34,28 +34,15 @@ def _positive(rate, who):
     if not (np.isfinite(value) and value > 0): raise RecordingError(f'{who}: rate {str(rate)[:40]}; expected frames a second, finite and above 0: pass rate=…')
     return value
 
-# %% ../../nbs/01d_your_own.ipynb #801dbc3a
-def _stamps(timestamps, T, who):
-    "Time of every frame in s, and notes."
-    t, notes = _numbers(timestamps, 'timestamps', who, 1).astype(np.float64), []
-    if len(t) < T: raise RecordingError(f'{who}: {len(t)} time stamps for {T} frames; expected one a frame. Pass rate=… and leave the stamps out if the frames are evenly spaced')
-    if len(t) > T: notes.append(f'{len(t)} time stamps for {T} frames: the first {T} are used')
-    t = t[:T]
-    if not np.isfinite(t).all(): raise RecordingError(f'{who}: time stamp {int(np.flatnonzero(~np.isfinite(t))[0])} is not finite; expected seconds')
-    if (np.diff(t) <= 0).any(): raise RecordingError(f'{who}: time stamps do not increase at frame {int(np.flatnonzero(np.diff(t) <= 0)[0]) + 1}; expected seconds in order')
-    return t, notes
-
 # %% ../../nbs/01d_your_own.ipynb #9adb0e73
 def _clock(T, rate, timestamps, start, who):
     "Time of every frame (s), rate (Hz), the frames before which there is a pause (T,) bool, notes."
-    pause = np.zeros(T, bool)
     if timestamps is None:
         rate = _positive(rate, who)
-        return start + np.arange(T)/rate, rate, pause, []
+        return start + np.arange(T)/rate, rate, np.zeros(T, bool), []
     if T < 2: raise RecordingError(f'{who}: {T} frame; expected at least two')
-    t, notes = _stamps(timestamps, T, who)
+    t, pause, notes = frame_times(_numbers(timestamps, 'timestamps', who, 1), T, who, 'pass rate=… and leave the stamps out if the frames are evenly spaced')
     steps = np.diff(t)
-    pause[1:] = steps > 1.5*np.median(steps)
     found = float((~pause[1:]).sum()/steps[~pause[1:]].sum())
     if rate is not None and abs(_positive(rate, who)/found - 1) > .05:
         raise RecordingError(f'{who}: rate={rate} Hz, but the time stamps say {found:.4g} Hz; expected stamps in seconds: pass one of the two, or timestamps/1000 if they are milliseconds')

@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['write_labels', 'write_recording', 'write_wormwideweb']
 
-# %% ../../nbs/02a_write_atanas.ipynb #fd409761
+# %% ../../nbs/02a_write_atanas.ipynb #7715d0e4
 import bz2, h5py, json, re
 from pathlib import Path
 import numpy as np
@@ -11,7 +11,7 @@ from ..core import *
 from ..data import Recording
 from ..recordings.atanas import BEHAVIOUR, EVENTS, _load_json, _uid, read_labels
 
-# %% ../../nbs/02a_write_atanas.ipynb #cf763a34
+# %% ../../nbs/02a_write_atanas.ipynb #908476a0
 def _gcamp(original):
     "The three trace arrays of a file; F/F20 of the files at hand is the trace over its mean. Scales are above 0."
     mean, sd = original.mean(0), original.std(0, ddof=1)
@@ -23,7 +23,7 @@ def _stamps(recording, pause):
     frames = np.arange(len(recording.traces))
     return 6e5 + frames/recording.rate + pause*(frames[:, None] >= recording.segments[None, 1:, 0]).sum(1)
 
-# %% ../../nbs/02a_write_atanas.ipynb #bcd718ad
+# %% ../../nbs/02a_write_atanas.ipynb #5a255e6a
 def _content(r, pause):
     "Every dataset of a recording's file, by its HDF5 name."
     T, b = len(r.traces), r.behaviour
@@ -42,7 +42,7 @@ def _write(path, content):
         f.attrs['calm_nb_standin'] = True
     return Path(path)
 
-# %% ../../nbs/02a_write_atanas.ipynb #3bdf6189
+# %% ../../nbs/02a_write_atanas.ipynb #055bf375
 def write_labels(
     path, # .json or .json.bz2; uids it already holds stay
     labels: dict, # uid -> neurons of a Recording, with 'label' and, where known, 'neuron_class' and 'label_confidence'
@@ -58,7 +58,7 @@ def write_labels(
     with atomic_path(path) as draft: draft.write_bytes(bz2.compress(text) if path.suffix == '.bz2' else text)
     return path
 
-# %% ../../nbs/02a_write_atanas.ipynb #ff085b58
+# %% ../../nbs/02a_write_atanas.ipynb #3132e35c
 def write_recording(
     path, # the HDF5 file to write: <uid>-data.h5
     recording: Recording, # traces (T, N) fluorescence; behaviour named as in BEHAVIOUR, for no other has a place; meta may hold `reversals` and EVENTS, in 0-based frames
@@ -71,7 +71,7 @@ def write_recording(
     if labels is not None: write_labels(labels, {_uid(path): recording.neurons})
     return path
 
-# %% ../../nbs/02a_write_atanas.ipynb #6da3739a
+# %% ../../nbs/02a_write_atanas.ipynb #83620f17
 def _labelled(r):
     "The recording's names, as in a JSON of the web site."
     return {str(i): {'label': str(l), 'neuron_class': str(c)} for i, (l, c) in enumerate(zip(r.neurons.get('label', []), r.neurons.get('neuron_class', r.neurons.get('label', []))), 1) if l}
@@ -89,7 +89,7 @@ def _as_nested(r, c, uid):
                 behavior={k: c[k] for k in ('velocity', 'head_angle', 'angular_velocity', 'pumping')} | {'reversal_events': c['reversal_events'].reshape(-1, 1)},
                 gcamp={k: c[k].T for k in ('trace_array', 'trace_array_original')}, label=_labelled(r))
 
-# %% ../../nbs/02a_write_atanas.ipynb #4967767b
+# %% ../../nbs/02a_write_atanas.ipynb #6d27e3ed
 def write_wormwideweb(
     path, # .json
     recording: Recording, # as for write_recording

@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['not_registered', 'write_zarr']
 
-# %% ../../nbs/02c_write_sun.ipynb #807c6287
+# %% ../../nbs/02c_write_sun.ipynb #79bd374b
 import itertools, json, os, shutil, struct
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ import numpy as np
 from ..core import *
 from ..recordings.sun import SIGNALS, Node
 
-# %% ../../nbs/02c_write_sun.ipynb #dde7db25
+# %% ../../nbs/02c_write_sun.ipynb #ce633703
 _BLOSC = {'blocksize': 0, 'clevel': 5, 'cname': 'lz4', 'id': 'blosc', 'shuffle': 1}
 
 def _write_meta(folder, shape, chunks, dtype, fill, filters=None):
@@ -30,7 +30,7 @@ def _write_array(folder, x, chunks):
         block = np.zeros(chunks, x.dtype); block[tuple(map(slice, part.shape))] = part
         (folder/'.'.join(map(str, at))).write_bytes(blosc.encode(block))
 
-# %% ../../nbs/02c_write_sun.ipynb #3236730f
+# %% ../../nbs/02c_write_sun.ipynb #abce42e9
 def _sized(short, long, raw): return short + bytes([len(raw)]) + raw if len(raw) < 256 else long + struct.pack('<I', len(raw)) + raw
 
 def _atom(v):
@@ -58,7 +58,7 @@ def _instructions(v):
 
 def _pickled(value): return b'\x80\x05' + _instructions(value) + b'.'
 
-# %% ../../nbs/02c_write_sun.ipynb #7cdb05c6
+# %% ../../nbs/02c_write_sun.ipynb #bf70d2bd
 def _dtype_node(code, order='<', version=3, flags=0, more=()):
     return Node('numpy:dtype', (code, False, True), (version, order, None, None, None, -1, -1, flags, *more))
 
@@ -89,7 +89,7 @@ def _column_node(x):
     dtype = Node('pandas.core.dtypes.dtypes:CategoricalDtype', (), {'categories': _index_node(names), 'ordered': False})
     return _wrapper_node('pandas.core.arrays.categorical:Categorical', dtype, codes.astype('i1'))
 
-# %% ../../nbs/02c_write_sun.ipynb #804b17d7
+# %% ../../nbs/02c_write_sun.ipynb #39114a58
 def _multi_node(levels):
     "A MultiIndex over {name: values}."
     parts = {k: np.unique(v, return_inverse=True) for k, v in levels.items()}
@@ -111,7 +111,7 @@ def _gimbl_node(frame, trial):
                            'trial': _frame_node(trial, _index_node(np.arange(len(trial['trial_number'])))), 'lick': None})
     return Node('numpy.core.multiarray:_reconstruct', (Node('numpy:ndarray'), (0,), b'b'), (1, (), _dtype_node('O8', '|', flags=63), False, [gimbl]))
 
-# %% ../../nbs/02c_write_sun.ipynb #6efed60b
+# %% ../../nbs/02c_write_sun.ipynb #1513bd4f
 def _signals(traces, names=tuple(SIGNALS)):
     "Signals in the release's orientation, (cells, frames), in the two registrations, from dF/F."
     x = np.ascontiguousarray(np.asarray(traces, np.float32).T)
@@ -133,7 +133,7 @@ def _tables(r):
     return frame, {'trial_number': np.arange(n), 'time_start': times[r.trials[:, 0]], 'time_end': times[r.trials[:, 1] - 1], 'set': text('cue', 'A'),
                    'reward_id': np.where(text('reward', 'near') == 'far', 2, 1).astype('u8'), 'status': status, 'is_guided': text('is_guided', 'False')}
 
-# %% ../../nbs/02c_write_sun.ipynb #f570b20b
+# %% ../../nbs/02c_write_sun.ipynb #229e1b3e
 def _content(r, names):
     frame, trial = _tables(r)
     return SimpleNamespace(signals=_signals(r.traces, names), frame=frame, trial=trial, vr=True)
@@ -146,7 +146,7 @@ def not_registered(c):
     "An oddity: every signal of `multi` is NaN throughout."
     _each(c, lambda x: np.full(x.shape, np.nan))
 
-# %% ../../nbs/02c_write_sun.ipynb #1eeb160c
+# %% ../../nbs/02c_write_sun.ipynb #fc926f34
 def _write_object(folder, node):
     "A pickled object as zarr 2.8 stores it: a 0-dimensional array of objects."
     blosc, folder = need('numcodecs', why='writing Zarr files').Blosc(cname='lz4', clevel=5, shuffle=1), Path(folder)
@@ -163,7 +163,7 @@ def _write_session(folder, k, c, chunks):
         for name, x in signals.items(): _write_array(folder/reg/name/str(k), x, chunks)
     if c.vr: _write_object(folder/'gimbl'/'vr'/str(k), _gimbl_node(c.frame, c.trial))
 
-# %% ../../nbs/02c_write_sun.ipynb #62fa3da5
+# %% ../../nbs/02c_write_sun.ipynb #67fea6ac
 def write_zarr(
     root, # folder to write the animals in
     recordings, # Recordings; those of one subject become the sessions of one animal

@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['no_behaviour', 'write_nwb']
 
-# %% ../../nbs/02b_write_tseng.ipynb #eb5ccb87
+# %% ../../nbs/02b_write_tseng.ipynb #9d972175
 import h5py
 from pathlib import Path
 import numpy as np
@@ -12,7 +12,7 @@ from ..data import Recording
 from ..recordings.tseng import (FIELDS, _AREAS, _BEHAVIOR, _CHOICE, _FACETS, _FLAGS, _META, _NUMBER, _PLANE, _POSITION, _ROIS, _SCORES, _STEP,
                                       _VELOCITY)
 
-# %% ../../nbs/02b_write_tseng.ipynb #640d6ee9
+# %% ../../nbs/02b_write_tseng.ipynb #59431931
 def _series(f, name, values, stamps, unit='A.U.'):
     "Write one time series; `stamps` is an array or the name of the series to share them with."
     group = f.create_group(name)
@@ -34,7 +34,7 @@ def _put_behaviour(f, r, multi):
     if multi: _series(f, _PLANE, np.tile(np.arange(_STEP), T), _POSITION, 'N.A.')
     return stamps
 
-# %% ../../nbs/02b_write_tseng.ipynb #9a606e18
+# %% ../../nbs/02b_write_tseng.ipynb #e051f61d
 def _text_column(group, name, values): group.create_dataset(name, data=np.asarray(values, object), dtype=h5py.string_dtype())
 
 def _put_plane(f, r, k, chosen, stamps, multi):
@@ -52,7 +52,7 @@ def _put_plane(f, r, k, chosen, stamps, multi):
         if name in r.neurons: rois[name] = np.asarray(r.neurons[name], bool)[chosen]
     rois['id'] = np.arange(n, dtype=np.int32)
 
-# %% ../../nbs/02b_write_tseng.ipynb #27625236
+# %% ../../nbs/02b_write_tseng.ipynb #1d2116db
 def _put_trials(f, r, stamps):
     "Write the table of trials."
     t, info, n = f.create_group('intervals/trials'), r.trial_info, len(r.trials)
@@ -78,7 +78,7 @@ def _put_epochs(f, r, stamps):
     e['start_time'], e['stop_time'] = np.array(starts, np.float64), np.array(stops, np.float64)
     e['trial_id'], e['id'] = np.array(trials, np.int32), np.arange(len(rows), dtype=np.int32)
 
-# %% ../../nbs/02b_write_tseng.ipynb #b37827d0
+# %% ../../nbs/02b_write_tseng.ipynb #625f92ea
 def _put_general(f, r, planes, multi, identifier):
     "Write what is known of session and mouse, and the mark of a synthetic file."
     f.attrs.update({'neurodata_type': 'NWBFile', 'namespace': 'core', 'nwb_version': '2.6.0', 'calm_nb_standin': True})
@@ -92,7 +92,7 @@ def _put_general(f, r, planes, multi, identifier):
               'Registration': {'fov_center_area': field}}
     for name, values in groups.items(): f.require_group(f'{_META}/{name}').attrs.update(values)
 
-# %% ../../nbs/02b_write_tseng.ipynb #83134378
+# %% ../../nbs/02b_write_tseng.ipynb #424f11ee
 def no_behaviour(f):
     "An oddity: no behaviour, as in the release's files of retinotopy."
     del f[_BEHAVIOR]

@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['write_suite2p', 'write_caiman', 'write_nwb']
 
-# %% ../../nbs/02d_write_your_own.ipynb #d58ed0e9
+# %% ../../nbs/02d_write_your_own.ipynb #ca2ac693
 import h5py, warnings
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from ..core import *
 from ..data import Recording
 from ..recordings.your_own import STANDIN_FILE
 
-# %% ../../nbs/02d_write_your_own.ipynb #58ccb9bc
+# %% ../../nbs/02d_write_your_own.ipynb #cf60f571
 def _save_npy(path, x):
     with atomic_path(path) as draft: np.save(draft, x)
 
@@ -35,7 +35,7 @@ def write_suite2p(
     with atomic_path(folder/STANDIN_FILE) as draft: draft.write_text('synthetic recording, written by calm_nb\n')
     return folder
 
-# %% ../../nbs/02d_write_your_own.ipynb #931b0e5f
+# %% ../../nbs/02d_write_your_own.ipynb #a9c717bf
 def write_caiman(
     path, # the .hdf5 file to write
     recording: Recording,
@@ -54,7 +54,7 @@ def write_caiman(
         f['dims'] = np.array([64, 64])
     return Path(path)
 
-# %% ../../nbs/02d_write_your_own.ipynb #dd318b1c
+# %% ../../nbs/02d_write_your_own.ipynb #96679d63
 def _imaging(nwb, recording, pynwb):
     "Add an imaging plane and a table of ROIs with the columns of `recording.neurons`; the region of all of them."
     optics = pynwb.ophys.OpticalChannel(name='channel', description='green', emission_lambda=520.)
@@ -74,7 +74,7 @@ def _seconds(recording, gap):
     for a in recording.segments[1:, 0]: t[a:] += gap
     return t
 
-# %% ../../nbs/02d_write_your_own.ipynb #08a48f4f
+# %% ../../nbs/02d_write_your_own.ipynb #81eedd87
 def _fill_nwb(nwb, recording, series, gap, pynwb):
     "Add traces, behaviour and trials to an NWBFile."
     ophys, rois = _imaging(nwb, recording, pynwb)
