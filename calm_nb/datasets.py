@@ -144,7 +144,7 @@ def unpack(
 def download(
     name: str, # of a data set: 'atanas'
     folder=None, # where it belongs; None: $CALM_NB_DATA/<name>
-) -> Path: # the folder that data.load takes as root
+) -> Path: # the folder that `load` takes as root
     "Fetch a release and unpack it; raises ValueError for one that no single command can fetch, with the steps that can."
     source = SOURCES[choose('dataset', name, SOURCES)]
     base = os.environ.get('CALM_NB_DATA')
