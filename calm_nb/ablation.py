@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 import numpy as np, torch
 from .core import *
-from .data import Corpus, find_dataset, load
+from .data import Corpus
+from .datasets import find_dataset, load
 from .nq import changed, corpus_key, nq_for, nq_preset, perplexity, reconstruction, tokenize
 from .dat import dat_for, dat_preset
 from .forecast import CalM, Forecast, Oracle, evaluate, horizon_trials, stars, trial_batches, trial_corr
@@ -114,7 +115,7 @@ def pick(
 ANIMALS = ('9', '3', '10', '6', *map(str, range(20, 40))) # of the task simulation
 
 def ablation_corpus(
-    dataset: str, # a name calm_nb.data.load knows
+    dataset: str, # a name calm_nb.datasets.load knows
     scale: str, # one of SCALES
     seed: int=0, # of the data
     root=None, # folder of the recordings

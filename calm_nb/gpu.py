@@ -26,7 +26,8 @@ from .baselines.decode import DECODERS, decoder
 from .baselines.forecast import BASELINES, NETS, baseline, cost, fit_on
 from .cost import SIZES, Size, dat_step, hours
 from .dat import COUPLINGS, DAT, adapt, dat_for, dat_losses, dat_preset, rollout, train_dat
-from .data import Corpus, fingerprint_of, hold_out, load, prepare, thin
+from .data import Corpus, fingerprint_of, hold_out, prepare, thin
+from .datasets import load
 from .decode import (VARIABLES, CalMDecoder, Features, decode_example, decode_results, decode_table,
                             evaluate_decoders, figure_decode, fit_decoders, head_preset, task_corpus)
 from .forecast import (CalM, Oracle, calm_for, curve_table, evaluate, figure_forecast, forecast_example, only,

@@ -22,7 +22,8 @@ from pathlib import Path
 import numpy as np
 
 from .core import *
-from .data import SOURCES, checksum_of, data_root, fingerprint_of
+from .datasets import SOURCES, data_root
+from .data import checksum_of, fingerprint_of
 
 # %% ../nbs/09_paper.ipynb #53890b48
 @dataclass(frozen=True)

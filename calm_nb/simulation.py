@@ -2,16 +2,13 @@
 
 # %% auto #0
 __all__ = ['SIZES', 'VARIANTS', 'PARTS', 'KINDS', 'TASK_SIZES', 'TASK_PARTS', 'CUE_ZONE', 'CHOICE_ZONE', 'REWARDS',
-           'STANDIN_KIND', 'STANDIN_SIZES', 'STANDIN_VERSION', 'SimulationConfig', 'simulation_config', 'weights',
-           'euler_step', 'rollout', 'hidden_states', 'expected_spikes', 'draw_spikes', 'kernel', 'calcium_from',
-           'Simulation', 'simulate', 'replay', 'oracle', 'TaskConfig', 'task_config', 'Task', 'simulate_task',
-           'standin_configs', 'standin_list', 'standin']
+           'SimulationConfig', 'simulation_config', 'weights', 'euler_step', 'rollout', 'hidden_states',
+           'expected_spikes', 'draw_spikes', 'kernel', 'calcium_from', 'Simulation', 'simulate', 'replay', 'oracle',
+           'TaskConfig', 'task_config', 'Task', 'simulate_task']
 
 # %% ../nbs/02_simulation.ipynb #e55b5db2
-import os, shutil
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
-from pathlib import Path
 
 import numpy as np
 from scipy.ndimage import gaussian_filter1d
@@ -181,7 +178,6 @@ def _session(config, alpha, seed): return prepare(_simulate_once(config).recordi
 
 # %% ../nbs/02_simulation.ipynb #2ba11234
 def load(
-    root=None, # ignored: nothing is read
     scale: str='small', # 'auto' or one of SCALES: 12, 32 or 200 neurons
     seed: int=0, # of the first session and of every split
     alpha: float=1., # weight of the newest frame in the moving average; 1: no smoothing
@@ -556,120 +552,3 @@ def simulate_task(
         block, rng = slice(start, min(start + 128, c.neurons)), _task_stream(c, 'neurons', start)
         spikes[:, block], traces[:, block] = _observe(c, _drive(c, course, truth, latent, block, rng), rng)
     return Task(c, course, truth, latent, spikes, traces)
-
-# %% ../nbs/02_simulation.ipynb #b203d6ad
-STANDIN_KIND = dict(tseng='maze', sun='track', atanas='worm')
-STANDIN_SIZES = dict(tseng=dict(tiny=(3, 4), small=(4, 6), paper=(4, 6)), sun=dict(tiny=(3, 4), small=(4, 6), paper=(3, 4)),
-                     atanas=dict(tiny=(4, 4), small=(8, 8), paper=(8, 8))) # animals, sessions
-STANDIN_VERSION = 2 # of what is written; raise it when the simulation or a writer changes
-
-_MICE = ('9', '3', '6', '10', '4', '5', '7', '8') # of Tseng et al.; the paper holds out 6 and 10
-_REGIONS = ('visA', 'V1', 'RSC', 'AM', 'PM', 'MM')
-
-def _animal(name, i):
-    "The i-th animal of a data set, named as in the release."
-    if name == 'tseng': return _MICE[i]
-    return f'{np.datetime64("2022-06-01") + i}-01' if name == 'atanas' else f'A{i + 1}'
-
-def _fields(configs):
-    "Fields of view in turn, two layers, and a single plane in the second session, with as many neurons as one of four planes has."
-    for k, c in enumerate(configs):
-        c = replace(c, region=_REGIONS[k % len(_REGIONS)], layer=('2/3', '5')[k//2 % 2])
-        yield replace(c, planes=1, neurons=max(1, c.neurons//4)) if k == 1 else c
-
-# %% ../nbs/02_simulation.ipynb #3fb8a2bf
-def standin_configs(
-    name: str, # 'tseng', 'sun' or 'atanas'
-    scale: str='auto', # 'auto' or one of SCALES
-    seed: int=0,
-    subjects: int=None, # animals; None: as in STANDIN_SIZES
-    sessions: int=None, # in all, dealt to the animals in turn; a worm has one
-    **options, # fields of TaskConfig: neurons, trials, frames, …
-) -> list: # TaskConfig of every session
-    "What a stand-in consists of; raises ValueError for unknown names and impossible numbers."
-    scale, kind = resolve_scale(scale), STANDIN_KIND[choose('dataset with a stand-in', name, STANDIN_KIND)]
-    usual, count = STANDIN_SIZES[name][scale]
-    sessions = sessions if sessions is not None else max(count, subjects or 0) if name != 'atanas' else subjects or count
-    subjects = subjects if subjects is not None else sessions if name == 'atanas' else min(usual, sessions)
-    most = min(sessions, len(_MICE)) if name == 'tseng' else sessions
-    if not 1 <= subjects <= most or (name == 'atanas' and subjects != sessions):
-        raise ValueError(f'{name}: {subjects} animals with {sessions} sessions; expected 1 to {most} animals' + (', one session each' if name == 'atanas' else ''))
-    configs = [task_config(kind, scale, **{'seed': seed, **options, 'subject': _animal(name, k % subjects), 'session': k//subjects}) for k in range(sessions)]
-    return list(_fields(configs)) if name == 'tseng' else configs
-
-# %% ../nbs/02_simulation.ipynb #ba09d84a
-def _write_tseng(folder, configs):
-    "NWB files, one a session; returns their names."
-    from calm_nb.recordings.tseng import file_name, session_name, write_nwb
-    def place(c, day): return file_name(c.subject, str(np.datetime64('2017-08-19') + day), c.region, 'L' + c.layer.replace('/', ''), f'{"single" if c.planes == 1 else "multi"}-plane')
-    paths = [place(c, k) for k, c in enumerate(configs)]
-    for path, c in zip(paths, configs):
-        write_nwb(folder/path, simulate_task(c).recording(session_name(path)), planes=c.planes, imaging='single-plane' if c.planes == 1 else 'multi-plane')
-    small = replace(configs[0], neurons=4, trials=3)
-    write_nwb(folder/place(small, -1), simulate_task(small).recording(), oddity='no behaviour')
-    return [session_name(p) for p in paths]
-
-def _write_atanas(folder, configs):
-    "One HDF5 file a worm; returns their names."
-    from calm_nb.recordings.atanas import write_recording
-    for c in configs: write_recording(folder/f'{c.subject}-data.h5', simulate_task(c).recording(c.subject))
-    return [c.subject for c in configs]
-
-def _write_sun(folder, configs):
-    "One Zarr directory an animal; the first animal has one session more, which is all NaN; returns the names of the others."
-    from calm_nb.recordings.sun import write_zarr
-    names = {}
-    for i, subject in enumerate(dict.fromkeys(c.subject for c in configs)):
-        mine, title = [c for c in configs if c.subject == subject], f'Tyche-{subject}-SetA'
-        more = [replace(mine[0], session=len(mine), trials=4)] if i == 0 else []
-        days = [f'{title}-{str(np.datetime64("2020-01-01") + c.session).replace("-", "_")}-1' for c in mine + more]
-        names |= dict(zip(mine, days))
-        sent = [replace(simulate_task(c).recording(day), subject=title) for c, day in zip(mine + more, days)]
-        write_zarr(folder, sent, chunks=(min(1000, mine[0].neurons), 10_000 if mine[0].neurons > 1000 else 2000), oddity='not registered' if more else None)
-    return [names[c] for c in configs]
-
-_WRITERS = dict(tseng=_write_tseng, atanas=_write_atanas, sun=_write_sun)
-
-# %% ../nbs/02_simulation.ipynb #ff0abc00
-def standin_list(
-    folder, # of a stand-in
-) -> dict: # session name -> TaskConfig
-    "What a stand-in folder holds, from its standin.txt; raises FileNotFoundError or ValueError as `read_json`."
-    return {name: TaskConfig(**config) for name, config in read_json(Path(folder)/'standin.txt')['sessions'].items()}
-
-def _complete(folder, key):
-    "Whether `folder` is this very stand-in; raises FileExistsError for anything else that is there."
-    if not folder.exists(): return False
-    if (folder/'standin.txt').is_file() and read_json(folder/'standin.txt').get('key') == key: return True
-    if folder.is_dir() and not any(folder.iterdir()): return False
-    raise FileExistsError(f'{folder}: exists and is not the stand-in asked for (key {key}); choose another folder or remove it')
-
-def _fill(folder, name, configs, key):
-    "Write beside `folder`, then rename; a folder that another process finished first is kept."
-    draft = folder.with_name(f'.{folder.name}.{os.getpid()}.part')
-    shutil.rmtree(draft, ignore_errors=True)
-    try:
-        draft.mkdir(parents=True)
-        names = _WRITERS[name](draft, configs)
-        write_json(dict(what='synthetic stand-in made by calm_nb: no real recordings', dataset=name, key=key, version=STANDIN_VERSION, sessions=dict(zip(names, configs))), draft/'standin.txt')
-        try: draft.rename(folder)
-        except OSError:
-            if not _complete(folder, key): raise
-    finally: shutil.rmtree(draft, ignore_errors=True)
-
-# %% ../nbs/02_simulation.ipynb #32153620
-def standin(
-    name: str, # 'tseng', 'sun' or 'atanas'
-    folder=None, # to write; None: standins/<name>/<scale>-s<seed>-<key> in the folder of runs
-    scale: str='small', # 'auto' or one of SCALES
-    seed: int=0,
-    **sizes, # subjects, sessions, and fields of TaskConfig: neurons, trials, frames, …
-) -> Path: # the folder, to be passed to the data set's reader as `root`
-    "A folder of synthetic recordings in a release's own files, written once; raises as `standin_configs`, and FileExistsError where `folder` holds something else."
-    scale = resolve_scale(scale)
-    configs = standin_configs(name, scale, seed, **sizes)
-    key = config_key([name, *configs], STANDIN_VERSION)
-    runs = runs_root()
-    folder = Path(folder or runs/'standins'/name/f'{scale}-s{seed}-{key}').expanduser().absolute()
-    if not _complete(folder, key): _fill(folder, name, configs, key)
-    return folder

@@ -9,7 +9,7 @@ import argparse, contextlib, datetime, io, os, sys, time
 from dataclasses import dataclass, replace
 import torch
 from .core import *
-from .data import SOURCES, find_dataset, load
+from .datasets import SOURCES, find_dataset, load
 from .cost import passes
 from .dat import DAT, adapt_training, dat_preset
 from .forecast import calm_for, only, small_data
@@ -20,7 +20,7 @@ from .training import fingerprint, process, resolve_precision
 @dataclass(frozen=True)
 class Job:
     "What to train, by the names of the chapters' parameters; raises ValueError for what cannot be meant."
-    dataset: str              # a name that calm_nb.data.load knows
+    dataset: str              # a name that calm_nb.datasets.load knows
     scale: str = 'auto'       # 'tiny', 'small', 'paper'; 'auto' looks at the machine
     root: str = None          # folder of the recordings; None: $CALM_NB_DATA
     seed: int = 0             # of the split, the simulation and the training

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from calm_nb.core import SCALES, choose, read_json, show_table
-from calm_nb.data import data_root
+from calm_nb.datasets import data_root
 from calm_nb.paper import Step, command_of, intact, last_words, machine_class, record_of, root_of, threads
 
 # chapter-label: data set, waits for, minutes at small (2 CPU cores), paper (a GPU; more is counted), parameters
