@@ -442,6 +442,14 @@ def draw_differences(
     ax.tick_params(axis='y', length=0)
 
 # %% ../nbs/07a_variants.ipynb #c7fb636f
+def _one_scale(axes):
+    "The same horizontal limits for all, and a faint grid."
+    ends = np.array([ax.get_xlim() for ax in axes])
+    for ax in axes:
+        ax.set_xlim(ends.min(), ends.max())
+        ax.grid(axis='x', color='#E5E5E5', lw=.6)
+        ax.set_axisbelow(True)
+
 def figure_ablation(
     scores, # DataFrame, from run_variant or its csv
 ): # matplotlib Figure
@@ -461,11 +469,7 @@ def figure_ablation(
         for ax in axes[:-1]: ax.tick_params(axis='x', labelbottom=False)
         axes[-1].set_xlabel('difference in forecast correlation')
         panels += list(axes)
-    ends = np.array([ax.get_xlim() for ax in panels])
-    for ax in panels:
-        ax.set_xlim(ends.min(), ends.max())
-        ax.grid(axis='x', color='#E5E5E5', lw=.6)
-        ax.set_axisbelow(True)
+    _one_scale(panels)
     n = scores.groupby('table').apply(lambda p: len(p[['session', 'seed']].drop_duplicates()), include_groups=False)
     keys = [plt.Line2D([], [], color=c, marker='o', ms=3.5, lw=0, label=l) for l, c in SERIES.values()] + [plt.Line2D([], [], color='#333333', marker='D', mfc='none', ms=4.5, lw=0, label='paper (mouse data)')]
     fig.legend(handles=keys, loc='outside lower center', ncols=4, title=f'each point is a session and seed, n = {n.min()}' + (f' to {n.max()}' if n.max() > n.min() else ''), title_fontsize=7)

@@ -10,8 +10,8 @@ __all__ = ['TUNING', 'TASKS', 'READING_SD', 'MIN_CLASS', 'ANGLES', 'VARIANTS', '
            'coupling_strength', 'rank_test', 'listening', 'read_results', 'save_results', 'one_stat', 'shuffle_edges',
            'shuffle_table', 'Tests', 'dynamics_table', 'lda_results', 'probe_results', 'draw_tuned', 'draw_axes',
            'plane_columns', 'draw_plane', 'keep_points', 'class_legend', 'draw_null', 'draw_pc_bars', 'draw_trajectory',
-           'figure_interpret', 'figure_lda', 'figure_shuffles', 'figure_readout', 'figure_probes', 'figure_coupling',
-           'embedding_html']
+           'figure_interpret', 'figure_lda', 'figure_shuffles', 'figure_readout', 'draw_confusion', 'figure_probes',
+           'figure_coupling', 'embedding_html']
 
 # %% ../nbs/06a_analysis.ipynb #3a39c5e1
 import copy, warnings
@@ -1058,6 +1058,26 @@ def figure_readout(
     return fig
 
 # %% ../nbs/06a_analysis.ipynb #62732dec
+def draw_confusion(
+    ax, # matplotlib Axes
+    asked: dict, # of interpret.json's confusions
+): # the image
+    "A confusion matrix in shares of the true class; up to eight classes with numbers."
+    share = np.array(asked['confusion'], float)
+    share /= np.maximum(share.sum(1, keepdims=True), 1)
+    names, ticks = asked['names'], range(len(asked['names']))
+    image = ax.imshow(share, cmap='cividis', vmin=0, vmax=1)
+    for i, j in np.ndindex(share.shape if len(names) <= 8 else (0, 0)):
+        ax.text(j, i, f'{share[i, j]:.2f}', ha='center', va='center', fontsize=7, color='white' if share[i, j] < .55 else 'black')
+    ax.set(xticks=ticks, yticks=ticks, yticklabels=names, xlabel='predicted', ylabel='true')
+    ax.set_xticklabels(names, **(dict(rotation=45, ha='right', rotation_mode='anchor') if max(map(len, names)) > 4 else {}))
+    label = dict(mouse='animal').get(asked['label'], asked['label'])
+    ax.set_title('{label} from {embedding} embeddings, {folding} folds\nn = {n}; accuracy {accuracy:.2f} (chance {chance:.2f}), '
+                 'balanced {balanced:.2f} ({chance_balanced:.2f})'.format(**asked | dict(label=label)), loc='left', fontsize=7)
+    ax.spines[:].set_visible(False)
+    ax.tick_params(length=0)
+    return image
+
 def figure_probes(
     results: dict, # from read_results
     most: int=4, # panels
@@ -1072,18 +1092,7 @@ def figure_probes(
         return fig
     columns, rows = min(len(asked), 2), -(-len(asked)//2)
     fig, axes = plt.subplots(rows, columns, figsize=(7.2 if columns == 2 else 4.4, 3.3*rows), squeeze=False)
-    for ax, c in zip(axes.flat, asked):
-        share = np.array(c['confusion'], float); share /= np.maximum(share.sum(1, keepdims=True), 1)
-        image, ticks = ax.imshow(share, cmap='cividis', vmin=0, vmax=1), range(len(c['names']))
-        if len(ticks) <= 8:
-            for i in ticks:
-                for j in ticks: ax.text(j, i, f'{share[i, j]:.2f}', ha='center', va='center', fontsize=7, color='white' if share[i, j] < .55 else 'black')
-        turn = dict(rotation=45, ha='right', rotation_mode='anchor') if max(map(len, c['names'])) > 4 else {}
-        ax.set(xticks=ticks, yticks=ticks, yticklabels=c['names'], xlabel='predicted', ylabel='true'); ax.set_xticklabels(c['names'], **turn)
-        label = dict(mouse='animal').get(c['label'], c['label'])
-        ax.set_title(f"{label} from {c['embedding']} embeddings, {c['folding']} folds\nn = {c['n']}; accuracy {c['accuracy']:.2f} (chance {c['chance']:.2f}), balanced {c['balanced']:.2f} ({c['chance_balanced']:.2f})", loc='left', fontsize=7)
-        for s in ax.spines.values(): s.set_visible(False)
-        ax.tick_params(length=0)
+    for ax, c in zip(axes.flat, asked): image = draw_confusion(ax, c)
     for ax in list(axes.flat)[len(asked):]: ax.set_visible(False)
     fig.colorbar(image, ax=axes, label='share of the row', shrink=.7)
     return fig
