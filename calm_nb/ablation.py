@@ -351,13 +351,7 @@ def against_reference(
     return pd.DataFrame(rows, columns=['table', 'variant', 'reference', 'n', 'difference', 'in favour', 'p', 'least p', ''])
 
 # %% ../nbs/07a_variants.ipynb #6ed3e9a2
-PUBLISHED = { # (table, variant, score) -> mean, sd: the paper's ablation tables, of its mouse data
-    **{('alpha', f'α = {a}', k): x for a, row in {
-        '0.15': [(.9561, .0114), (.4600, .0767), (.3328, .0706), (.7499, .0138)],
-        '0.60': [(.8984, .0100), (.3603, .0727), (.2470, .0501), (.7746, .0192)],
-        '1.00': [(.8784, .0213), (.3003, .0769), (.2020, .0450), (.7796, .0258)]}.items() for k, x in zip(('recon', 'corr', 'poco_corr', 'r2'), row)},
-    ('nq', 'all losses', 'corr'): (.3424, .0692), ('nq', 'no AR loss', 'corr'): (.2968, .1098), ('nq', 'no Gumbel entropy', 'corr'): (.3148, .0826), ('nq', 'no orthogonality', 'corr'): (.3124, .1194),
-    ('dat', 'both', 'corr'): (.3058, .1098), ('dat', 'no scheduled sampling', 'corr'): (.2079, .1027), ('dat', 'no replacement', 'corr'): (.2870, .1160)}
+PUBLISHED = published_for('ablation', 'part', 'row', 'column') # table, variant, score -> mean, sd, of the paper's mouse data
 
 COLUMNS = dict(alpha=('recon', 'corr', 'poco_corr', 'var_corr', 'r2', 'calm_raw_corr', 'poco_raw_corr', 'var_raw_corr'),
     nq=('recon', 'codes', 'perplexity', 'corr', 'crps'), codes=('recon', 'codes', 'perplexity', 'corr', 'crps'), window=('recon', 'corr', 'crps')) # scores a table shows

@@ -3,11 +3,11 @@
 # %% auto #0
 __all__ = ['SCALES', 'PAPER_MEMORY', 'COLORS', 'choose', 'in_test', 'resolve_scale', 'seed_everything', 'best_device',
            'fast_bf16', 'memory_budget', 'project_root', 'runs_root', 'run_folder', 'figure_folder', 'atomic_path',
-           'write_json', 'read_json', 'config_key', 'need', 'pearson', 'mse', 'r2', 'mean_sd', 'save_table',
-           'show_table', 'use_style', 'save_figure', 'mark_standin']
+           'write_json', 'read_json', 'published_numbers', 'published_for', 'config_key', 'need', 'pearson', 'mse',
+           'r2', 'mean_sd', 'save_table', 'show_table', 'use_style', 'save_figure', 'mark_standin']
 
 # %% ../nbs/00_core.ipynb #1e85bd86
-import atexit, contextlib, dataclasses, difflib, functools, hashlib, json, os, random, re, tempfile
+import atexit, contextlib, csv, dataclasses, difflib, functools, hashlib, importlib.util, json, os, random, re, tempfile
 from pathlib import Path
 import numpy as np
 
@@ -183,6 +183,23 @@ def read_json(
     try: return json.loads(path.read_text(encoding='utf-8'))
     except ValueError as error:
         raise ValueError(f'{path}: not valid JSON ({error}); the file is damaged or of another kind: delete it and make it anew') from error
+
+# %% ../nbs/00_core.ipynb #f0bb0cf8
+@functools.cache
+def published_numbers() -> tuple: # of dicts: table, study, dataset, part, row, column, value, sd, n, unit
+    "Every number of the paper that a run can be compared with."
+    path = Path(importlib.util.find_spec('calm_nb').submodule_search_locations[0])/'published.csv'
+    kinds = dict(value=float, sd=float, n=int)
+    with open(path, encoding='utf-8', newline='') as f:
+        return tuple({k: kinds.get(k, str)(v) for k, v in row.items()} for row in csv.DictReader(f))
+
+def published_for(
+    study: str, # 'forecast', 'decode', 'recon', 'ablation' or 'probes'
+    *keys: str, # columns
+) -> dict: # values of these columns -> mean, sd
+    "The numbers of a study; raises ValueError for one that the paper has no numbers of."
+    choose('study', study, {r['study'] for r in published_numbers()})
+    return {tuple(r[k] for k in keys): (r['value'], r['sd']) for r in published_numbers() if r['study'] == study}
 
 # %% ../nbs/00_core.ipynb #4457ca2f
 def config_key(

@@ -1005,16 +1005,7 @@ def decode_table(
     rows = [(dataset, scale, split, e.session, e.model, seed, v, metric, float(x[d])) for e in evaluations for metric, x in e.scores.items() for d, v in enumerate(e.variables)]
     return pd.DataFrame(rows, columns='dataset scale split session model seed variable metric value'.split()).dropna(ignore_index=True)
 
-_MULTI = {'POYO+': [(.7227, .0840), (.6751, .1132), (.5853, .2321), (.7073, .0611), (.6446, .1299), (.5430, .2240)],
-          'CalM-GLU': [(.7873, .0737), (.7540, .0883), (.7076, .1691), (.7309, .0785), (.6980, .1200), (.6022, .2172)]}
-_SINGLE = {'GLM': [(.6248, .0864), (.5779, .1190), (.5764, .0650)], 'RRR': [(.6220, .0912), (.5787, .1195), (.5764, .0649)], 'TCN': [(.6217, .0948), (.6007, .1145), (.6076, .0762)],
-           'POYO+': [(.6077, .1664), (.6066, .0719), (.6711, .0725)], 'CalM-linear': [(.7017, .1017), (.6595, .0875), (.5745, .1391)], 'CalM-GLU': [(.7715, .0687), (.7314, .1003), (.6493, .0755)]}
-PUBLISHED = { # (data set, split, variable) -> model -> mean, sd of R² over sessions
-    **{('tseng', 'single', v): {m: x[i] for m, x in _SINGLE.items()} for i, v in enumerate(('pitch', 'roll', 'yaw'))},
-    **{('tseng', split, v): {m: x[3*j + i] for m, x in _MULTI.items()} for j, split in enumerate(('held-in', 'held-out')) for i, v in enumerate(('pitch', 'roll', 'yaw'))},
-    ('sun', 'held-in', 'position'): {'POYO+': (.8810, .0745), 'CalM-GLU': (.9706, .0241)}, ('sun', 'held-out', 'position'): {'POYO+': (.8870, .0649), 'CalM-GLU': (.9581, .0376)},
-    ('atanas', 'held-in', 'velocity'): {'POYO+': (.6922, .2321), 'CalM-GLU': (.7065, .2658)}, ('atanas', 'held-out', 'velocity'): {'POYO+': (.7394, .0950), 'CalM-GLU': (.7443, .1010)},
-    ('atanas', 'held-in', 'head_angle'): {'POYO+': (.4597, .1469), 'CalM-GLU': (.5149, .1378)}, ('atanas', 'held-out', 'head_angle'): {'POYO+': (.4953, .1145), 'CalM-GLU': (.5606, .0807)}}
+PUBLISHED = published_for('decode', 'dataset', 'part', 'column', 'row') # data set, split, variable, model -> mean, sd of R² over sessions
 
 # %% ../nbs/05a_heads.ipynb #30d2348c
 def decode_results(
@@ -1027,7 +1018,7 @@ def decode_results(
     table = chosen.groupby([*keys, 'metric'], sort=False).value.agg(lambda v: mean_sd(v, digits)).unstack()
     order = chosen[keys].drop_duplicates()
     table = table.reindex(index=list(order.itertuples(index=False, name=None)), columns=[m for m in metrics if m in table]).fillna('–').reset_index()
-    told = [PUBLISHED.get((scores.dataset.iloc[0], r.split, r.variable), {}).get(r.model) for r in table.itertuples()]
+    told = [PUBLISHED.get((scores.dataset.iloc[0], r.split, r.variable, r.model)) for r in table.itertuples()]
     return table.assign(**{'r2, paper': [f'{t[0]:.3f} ± {t[1]:.3f}' if t else '–' for t in told]})
 
 CEILINGS = 'Ceiling', 'Ceiling, own labels' # they take no part in comparisons

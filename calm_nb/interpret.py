@@ -539,8 +539,7 @@ def dynamics(
     return pd.DataFrame(rows, columns='model session trial pc value explained'.split()), nulls
 
 # %% ../nbs/06a_analysis.ipynb #59a7ee81
-PUBLISHED_PROBES = {('neuron', 'mouse'): (.224, .001), ('neuron', 'region'): (.184, .001), ('neuron', 'layer'): (.621, .002),
-                    ('session', 'mouse'): (.930, .025), ('session', 'region'): (.755, .025), ('session', 'layer'): (1., 0.)} # tab:classify: accuracy, sd
+PUBLISHED_PROBES = published_for('probes', 'row', 'column') # embedding, label -> accuracy, sd (tab:classify)
 
 def _folds(x, y, groups, count, seed):
     "Train and test indices of each fold."
