@@ -13,10 +13,10 @@ import ast, json, re, statistics, sys
 from pathlib import Path
 
 LIMITS = {
-    'lines': 15968, 'longest line': 458, '% lines over 120': 8.4, 'syntax nodes a line': 14.2, 'function lines, median': 7,
-    'function lines, 90 %': 16, 'function lines, most': 25, 'functions over 30': 0, 'public names': 849,
-    'modules in circles': 7, '% tests or shown': 28.9, 'outputs without content': 0}
-ENFORCED = {'outputs without content'} # of LIMITS; the others are marked only
+    'lines': 16103, 'longest line': 458, '% lines over 120': 7.4, 'syntax nodes a line': 13.7, 'function lines, median': 8,
+    'function lines, 90 %': 16, 'function lines, most': 28, 'functions over 30': 0, 'public names': 842,
+    'modules in circles': 0, '% tests or shown': 28.4, 'outputs without content': 0}
+ENFORCED = {'outputs without content', 'modules in circles', 'functions over 30'} # of LIMITS; the others are marked only
 
 def imported(path, tree, modules):
     "Modules of the package that a module names anywhere in it."
@@ -33,7 +33,10 @@ def in_circles(imports):
     "How many modules reach themselves."
     def reached(start):
         seen, waiting = set(), [start]
-        while waiting: waiting += (new := imports[waiting.pop()] - seen); seen |= new
+        while waiting:
+            new = imports[waiting.pop()] - seen
+            waiting += new
+            seen |= new
         return seen
     return sum(m in reached(m) for m in imports)
 

@@ -431,7 +431,8 @@ def draw_differences(
             if v != base and all(paper): ax.plot(paper[0][0] - paper[1][0], y, 'D', ms=4.5, mfc='none', mec=color, mew=1)
     names = list(differences(scores, table)) or list(scores[scores.table == table].variant.unique())
     ax.axvline(0, color='#333333', lw=.7)
-    ax.set(yticks=range(len(names)), yticklabels=names, ylim=(len(names) - .5, -.5)); ax.set_title(TABLES[table], loc='left')
+    ax.set(yticks=range(len(names)), yticklabels=names, ylim=(len(names) - .5, -.5))
+    ax.set_title(TABLES[table], loc='left')
     ax.get_yticklabels()[names.index(base)].set_fontweight('bold') if base in names else None
     ax.tick_params(axis='y', length=0)
 

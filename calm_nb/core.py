@@ -51,7 +51,9 @@ def seed_everything(
 ):
     "Seed the global generators of Python, NumPy and torch (all devices)."
     import torch
-    random.seed(seed); np.random.seed(seed); torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
 
 # %% ../nbs/00_core.ipynb #4d46a9fa
 def best_device(): # torch.device

@@ -295,8 +295,11 @@ def split_trials(
     if n < 1: raise ValueError(f'{n} trials to split: expected at least 1')
     if len(fractions) != 3 or min(fractions) <= 0 or abs(sum(fractions) - 1) > 1e-9:
         raise ValueError(f'fractions {fractions}: expected three shares above 0 with sum 1')
-    first = int(fractions[0]*n + .5); second = int((fractions[0] + fractions[1])*n + 1e-9)
-    if n >= 3: first = min(max(first, 1), n - 2); second = min(max(second, first + 1), n - 1)
+    first = int(fractions[0]*n + .5)
+    second = int((fractions[0] + fractions[1])*n + 1e-9)
+    if n >= 3:
+        first = min(max(first, 1), n - 2)
+        second = min(max(second, first + 1), n - 1)
     if n == 1: first = 1
     split = np.repeat(SPLITS, np.diff([0, first, max(first, second), n]))
     return split[np.random.default_rng(seed).permutation(n)]
@@ -495,7 +498,9 @@ def fingerprint_of(
         digest.update(f'{p.relative_to(path)} {size}'.encode())
         parts = np.linspace(0, size - block, 64).astype(int) if size > 64*block else [0] if size <= block else []
         with open(p, 'rb') as f:
-            for at in parts: f.seek(int(at)); digest.update(f.read(block))
+            for at in parts:
+                f.seek(int(at))
+                digest.update(f.read(block))
     return f'sampled-sha256:{digest.hexdigest()}'
 
 # %% ../nbs/01_data.ipynb #02348f67

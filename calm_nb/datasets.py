@@ -70,7 +70,7 @@ def data_root(
     steps = ''.join(f'\n    {line}' for line in source.steps.format(folder=folder).splitlines())
     raise FileNotFoundError(f'{name}: {found}.\n  data: {source.what}\n  download: {source.where}\n  size: {source.size}\n'
         f'  put {source.place} into one folder and pass it as root=…, or into $CALM_NB_DATA/{name}' + (f'\n  steps:{steps}' if steps else '')
-        + (f'\n  to try without it: standin=True runs on small synthetic files of the same format' if name in STANDINS else ''))
+        + ('\n  to try without it: standin=True runs on small synthetic files of the same format' if name in STANDINS else ''))
 
 # %% ../nbs/02f_datasets.ipynb #20706ed4
 def find_dataset(

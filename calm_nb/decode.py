@@ -1224,7 +1224,9 @@ def draw_decoded(
         ax.text(1.01, -k*step, '' if score is None else f'R² {score:.2f}', transform=ax.get_yaxis_transform(), va='center', fontsize=7)
     ax.set(xlabel='time in the trial (s)', yticks=[-k*step for k in range(len(truth))], yticklabels=[v.replace('_', ' ') for v in example['variables']], title='')
     ax.set_title(f"trial {example['trial']} of {example['session']}", loc='left', fontsize=7.5)
-    ax.tick_params(axis='y', length=0); ax.spines['left'].set_visible(False); ax.legend(loc='upper right', bbox_to_anchor=(1, 1.16), ncols=2, handlelength=1.2)
+    ax.tick_params(axis='y', length=0)
+    ax.spines['left'].set_visible(False)
+    ax.legend(loc='upper right', bbox_to_anchor=(1, 1.16), ncols=2, handlelength=1.2)
 
 def draw_learning(
     ax, # matplotlib Axes
@@ -1238,7 +1240,8 @@ def draw_learning(
         ax.plot(part.mean().index, part.mean(), marker='o', ms=3, color=decoder_color(model), ls=decoder_marks(model)[1], label=model)
         if part.size().max() > 1: ax.fill_between(part.mean().index, part.min(), part.max(), color=decoder_color(model), alpha=.15, lw=0)
     ticks = sorted(curve.trials.unique())
-    ax.set(xscale='log', xticks=ticks, xticklabels=ticks, xlabel='labelled training trials', ylabel='R², mean of variables', ylim=(max(-.5, min(0, by.min())), 1)); ax.minorticks_off()
+    ax.set(xscale='log', xticks=ticks, xticklabels=ticks, xlabel='labelled training trials', ylabel='R², mean of variables', ylim=(max(-.5, min(0, by.min())), 1))
+    ax.minorticks_off()
     if legend: ax.legend()
 
 # %% ../nbs/05a_heads.ipynb #c6bd0fef

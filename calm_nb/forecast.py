@@ -307,7 +307,8 @@ def evaluate(
     parts, first, whole, seconds = [], [], True, 0.
     for trials, past, future in trial_batches(session, groups, context, batch):
         forecast, truth, spent = ask(forecaster, past, future, session)
-        seconds += spent; whole &= truth.shape == future.shape
+        seconds += spent
+        whole &= truth.shape == future.shape
         parts.append(score_batch(trials, forecast, truth))
         if shared and shared <= truth.shape[1]: first.append(score_batch(trials, forecast.until(shared), truth[:, :shared]))
     return join(forecaster, session, context, parts, first, whole, dict(trials_skipped=len(skipped), seconds=seconds))
@@ -496,7 +497,8 @@ def draw_traces(
     ax.set(xlabel='time in the trial (s)', yticks=[-k*step for k in range(len(example['corr']))], xlim=(0, seconds[-1]+1/example['rate']),
            yticklabels=[f'neuron {n}' for n in example['neurons']])
     ax.locator_params(axis='x', nbins=5, steps=[1, 2, 5, 10])
-    ax.tick_params(axis='y', length=0); ax.spines['left'].set_visible(False)
+    ax.tick_params(axis='y', length=0)
+    ax.spines['left'].set_visible(False)
 
 def label_traces(
     ax, # Axes drawn by draw_traces
@@ -510,7 +512,8 @@ def label_traces(
     beside, middle = ax.get_yaxis_transform(), np.mean(ax.get_yticks()[-2:])
     ax.plot([1.03, 1.03], [middle-.5, middle+.5], transform=beside, color='#333333', lw=1.2, clip_on=False)
     ax.text(1.045, middle, '1 s.d.', transform=beside, va='center', fontsize=7, color='#333333')
-    low, high = ax.get_ylim(); ax.set_ylim(low, high + .09*(high-low))
+    low, high = ax.get_ylim()
+    ax.set_ylim(low, high + .09*(high-low))
 
 # %% ../nbs/04c_forecast.ipynb #18889c02
 def draw_steps(
@@ -563,7 +566,8 @@ def draw_calibration(
     for model in chosen.model.unique():
         line = 100*chosen[chosen.model == model].groupby('x').value.mean()
         ax.plot(100*line.index, line, color=model_color(model), label=model, marker='o', ms=2.2, lw=1.2, ls='--' if model == 'Oracle' else '-')
-    ax.text(97, 3, 'overconfident', ha='right', fontsize=7, color='#777777'); ax.text(3, 97, 'too wide', va='top', fontsize=7, color='#777777')
+    ax.text(97, 3, 'overconfident', ha='right', fontsize=7, color='#777777')
+    ax.text(3, 97, 'too wide', va='top', fontsize=7, color='#777777')
     ax.set(xlabel='nominal coverage (%)', ylabel='truth inside the band (%)', xlim=(0, 100), ylim=(0, 100),
            xticks=[0, 25, 50, 75, 100], yticks=[0, 25, 50, 75, 100])
 
@@ -603,7 +607,8 @@ def figure_forecast(
     draw_pairs(pairs, scores, 'POCO' if 'POCO' in set(scores.model) else 'VAR', metric)
     shown = middle.subplots(1, len(examples))
     for ax, example in zip(shown, examples):
-        draw_traces(ax, example); label_traces(ax, example)
+        draw_traces(ax, example)
+        label_traces(ax, example)
         ax.set_title(f"{example['model']}, trial {example['trial']} of session {example['session']}", loc='left')
     kinds = [k for k in ('corr', 'crps') if (curves.curve == k).any()]
     *steps, last = below = bottom.subplots(1, len(kinds) + 1)
@@ -701,7 +706,8 @@ def _save(self, folder):
     "Write the model to a folder: nq/, dat/, scalers/ and nothing pickled; raises ValueError before `fit`."
     if self.dat is None: raise ValueError(f'{self.name} has not learned anything yet: call fit(sessions) first')
     folder = Path(folder)
-    save_nq(self.nq, folder/'nq'); save_dat(self.dat, folder/'dat')
+    save_nq(self.nq, folder/'nq')
+    save_dat(self.dat, folder/'dat')
     arrays = {f'{name}/{k}': torch.as_tensor(v[k]).contiguous() for name, v in self.scalers.items() for k in ('mean', 'sd')}
     rest = {name: {k: v[k] for k in ('alpha', 'units', 'checksum') if k in v} for name, v in self.scalers.items()}
     about = dict(sessions=rest, samples=self.samples, scale=resolve_scale(self.scale))

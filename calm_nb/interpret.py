@@ -172,7 +172,9 @@ def neuron_table(
         split = 'held-out' if s.name in corpus.held_out else 'held-in'
         row = dict(session=s.name, subject=str(s.subject), neuron=np.arange(s.n_neurons), split=split, region=_known(s, 'region'), layer=_known(s, 'layer'))
         rows.append(pd.DataFrame(row | {f'd_{c.name}': tuning(measured, c) for c in contrasts}))
-        x.append(dat.identity(s.name).detach().double().cpu().numpy()); s.close(); measured.close()
+        x.append(dat.identity(s.name).detach().double().cpu().numpy())
+        s.close()
+        measured.close()
     return pd.concat(rows, ignore_index=True), np.concatenate(x)
 
 # %% ../nbs/06a_analysis.ipynb #74f14bd7
@@ -403,7 +405,9 @@ def as_read(
     "What the couplings read of the neuron embeddings: queries and keys of every block; for softmax attention those of the normalised embedding."
     who, read = dat.identity(session), []
     for b in dat.blocks:
-        if b.signed: u = b.signed.norm(who); read += [b.signed.query(u), b.signed.key(u)]
+        if b.signed:
+            u = b.signed.norm(who)
+            read += [b.signed.query(u), b.signed.key(u)]
         if b.neural: read += [b.neural.qkv(b.norms[1](who))[:, :2*who.shape[1]]]
     return torch.cat(read, 1).double().cpu().numpy()
 
@@ -493,7 +497,8 @@ def trajectories(
     trials, truth, guess, whole = [], [], [], []
     for chosen, past, future in trial_batches(session, groups, context):
         forecast, future, _ = ask(forecaster, past, future[:, :limit], session)
-        trials.append(chosen); whole.append(trial_corr(forecast.mean, future))
+        trials.append(chosen)
+        whole.append(trial_corr(forecast.mean, future))
         for into, frames in ((truth, future), (guess, forecast.mean)): into += [pca.transform(f) for f in frames]
     return np.concatenate(trials), truth, guess, np.concatenate(whole)
 
@@ -563,7 +568,8 @@ def probe(
     with warnings.catch_warnings():
         warnings.simplefilter('ignore') # folds without a class are reported below
         for train, test in _folds(x, y, groups, count, seed):
-            known = np.unique(y[train]); untrained |= set(y[test]) - set(known)
+            known = np.unique(y[train])
+            untrained |= set(y[test]) - set(known)
             guess[test] = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000)).fit(x[train], y[train]).predict(x[test]) if len(known) > 1 else known[0]
             scores.append(float((guess[test] == y[test]).mean()))
     if len(untrained) == len(names): raise ValueError('every class lies in one group: grouped folds leave nothing to learn it from')
@@ -653,7 +659,10 @@ def rank_test(
     a, b = np.asarray(reading), np.asarray(truth)
     if a.shape != b.shape or a.ndim != 2 or len(a) != a.shape[1] or len(a) < 3: raise ValueError(f'matrices of shapes {a.shape} and {b.shape}: expected two of the same (N, N), N of 3 or more')
     off, rng, ranks = ~np.eye(len(a), dtype=bool), np.random.default_rng([seed, 13]), []
-    for m in (a, b): r = np.zeros(m.shape); r[off] = rankdata(m[off]); ranks.append(r)
+    for m in (a, b):
+        r = np.zeros(m.shape)
+        r[off] = rankdata(m[off])
+        ranks.append(r)
     rho = lambda order: float(pearson(ranks[0][off], ranks[1][order][:, order][off]))
     null = np.array([rho(rng.permutation(len(a))) for _ in range(shuffles)])
     seen = rho(np.arange(len(a)))
@@ -835,7 +844,8 @@ def _condition(contrast, k):
 def _empty(ax, reason):
     "A panel that says why it is empty."
     import textwrap
-    ax.text(.5, .5, textwrap.fill(reason, 34), transform=ax.transAxes, ha='center', va='center', fontsize=7, color='#777777'); ax.set_axis_off()
+    ax.text(.5, .5, textwrap.fill(reason, 34), transform=ax.transAxes, ha='center', va='center', fontsize=7, color='#777777')
+    ax.set_axis_off()
 
 def draw_tuned(
     ax, # matplotlib Axes
@@ -851,8 +861,10 @@ def draw_tuned(
         group = chosen[chosen.prefers == word]
         ax.scatter(group.PC1, group.PC2, s=9, color=color, marker=marker, lw=0, alpha=.85, label=f'{label} ({len(group)})', rasterized=len(chosen) > 5000)
     share = about['pca_share'][split]
-    ax.set(xlabel=f'PC1 ({share[0]:.0%} of variance)', ylabel=f'PC2 ({share[1]:.0%})'); ax.set_aspect('equal', 'datalim')
-    ax.set_title(f"|d'| > .5, {split}: n = {len(chosen)}", loc='left'); ax.legend(loc='upper center', bbox_to_anchor=(.5, -.26), ncols=2, handletextpad=.1, columnspacing=.8)
+    ax.set(xlabel=f'PC1 ({share[0]:.0%} of variance)', ylabel=f'PC2 ({share[1]:.0%})')
+    ax.set_aspect('equal', 'datalim')
+    ax.set_title(f"|d'| > .5, {split}: n = {len(chosen)}", loc='left')
+    ax.legend(loc='upper center', bbox_to_anchor=(.5, -.26), ncols=2, handletextpad=.1, columnspacing=.8)
 
 # %% ../nbs/06a_analysis.ipynb #9f42ae9f
 def draw_axes(
@@ -889,11 +901,15 @@ def draw_plane(
     names = [c['name'] for c in about['contrasts']]
     d = chosen[[f'd_{n}' for n in names]].to_numpy()*(chosen[[f'sign_{n}' for n in names]].to_numpy() if variant == 'aligned' else 1)
     if by is None: style = dict(color=np.array(CLASSES)[four_classes(d)])
-    else: top = np.quantile(np.abs(d[:, by]), .95); style = dict(c=d[:, by], cmap='PuOr', vmin=-top, vmax=top)
+    else:
+        top = np.quantile(np.abs(d[:, by]), .95)
+        style = dict(c=d[:, by], cmap='PuOr', vmin=-top, vmax=top)
     points = ax.scatter(chosen[x], chosen[y], s=10, lw=.2, edgecolor='#555555', rasterized=len(chosen) > 5000, **style)
     reach = .85*np.quantile(np.hypot(chosen[x], chosen[y]), .97)
     draw_axes(ax, about, key, reach)
-    ax.set(xlabel='along the learned axis' if variant == 'by session' else 'LD1', ylabel='across it' if variant == 'by session' else 'LD2'); ax.set_aspect('equal', 'datalim'); ax.margins(.1)
+    ax.set(xlabel='along the learned axis' if variant == 'by session' else 'LD1', ylabel='across it' if variant == 'by session' else 'LD2')
+    ax.set_aspect('equal', 'datalim')
+    ax.margins(.1)
     if by is None: class_legend(ax, about)
     return points
 
@@ -934,8 +950,11 @@ def draw_null(
     ax.axvline(seen['value'], color=COLORS['CalM'], lw=1.6)
     unit = '°' if quantity in ANGLES else ''
     ax.set_title(f"{seen['value']:.{0 if unit else 2}f}{unit}, p = {seen['p']:.2g}", loc='left', color=COLORS['CalM'], fontsize=8)
-    if unit: ax.axvline(90, color='#333333', lw=.7, ls=':'); ax.set_xticks([0, 90, 180])
-    ax.set(xlabel=label, yticks=[]); ax.spines['left'].set_visible(False)
+    if unit:
+        ax.axvline(90, color='#333333', lw=.7, ls=':')
+        ax.set_xticks([0, 90, 180])
+    ax.set(xlabel=label, yticks=[])
+    ax.spines['left'].set_visible(False)
 
 # %% ../nbs/06a_analysis.ipynb #2e72df4b
 def draw_pc_bars(
@@ -954,9 +973,12 @@ def draw_pc_bars(
         line = mean[model].loc[lambda v: (v.index > 0) & (v.index <= most)]
         band, color = null[(null.model == model) & null.pc.isin(line.index)], model_color(model)
         ax.fill_between(band.pc, band.low, band.high, color=color, alpha=.15, lw=0)
-        ax.plot(line.index, line, marker='o', ms=3.5, color=color, label=model); ax.axhline(mean[model][0], color=color, lw=.9, ls=(0, (4, 2)), label=f'{model}, single neurons')
-    ax.axhline(0, color='#333333', lw=.6); ax.locator_params(axis='x', integer=True)
-    ax.set(xlabel='principal component', ylabel='correlation of trajectories'); ax.legend(loc='upper center', bbox_to_anchor=(.5, -.22), ncols=2)
+        ax.plot(line.index, line, marker='o', ms=3.5, color=color, label=model)
+        ax.axhline(mean[model][0], color=color, lw=.9, ls=(0, (4, 2)), label=f'{model}, single neurons')
+    ax.axhline(0, color='#333333', lw=.6)
+    ax.locator_params(axis='x', integer=True)
+    ax.set(xlabel='principal component', ylabel='correlation of trajectories')
+    ax.legend(loc='upper center', bbox_to_anchor=(.5, -.22), ncols=2)
     trials = pcs[pcs.model == pcs.model.iloc[0]].drop_duplicates(['session', 'trial'])
     ax.set_title(f'{split}: {len(trials)} trials, {count} session{"s" if count > 1 else ""}', loc='left')
 
@@ -969,7 +991,9 @@ def draw_trajectory(
         path = np.array(path)
         ax.plot(*path.T, color=COLORS['truth'] if model == 'truth' else model_color(model), lw=1.8 if model == 'truth' else 1.3, label=model)
         ax.plot(*path[0], 'o', ms=4, color=COLORS['truth'] if model == 'truth' else model_color(model))
-    ax.set(xlabel='PC1 of the horizon', ylabel='PC2'); ax.set_aspect('equal', 'datalim'); ax.legend(loc='best', handlelength=1.2)
+    ax.set(xlabel='PC1 of the horizon', ylabel='PC2')
+    ax.set_aspect('equal', 'datalim')
+    ax.legend(loc='best', handlelength=1.2)
     ax.set_title(f"trial {example['trial']}, {len(example['truth'])/example['rate']:.1f} s; ● start", loc='left')
 
 # %% ../nbs/06a_analysis.ipynb #ecfba6d5
@@ -1050,9 +1074,14 @@ def figure_readout(
         for y, (split, variant) in enumerate(rows.itertuples(index=False)):
             seen, chance = (one_stat(t, f'readout_{k}', split, variant) for t in (stats, null))
             ax.plot([chance['5 %'], chance['95 %']], [y, y], color='#BBBBBB', lw=6, solid_capstyle='butt', label='shuffles, 5 to 95 %' if y == 0 else None)
-            ax.plot(seen['value'], y, 'o', ms=5, color=COLORS['CalM'], label='observed' if y == 0 else None); ax.annotate(f"p = {seen['p']:.2g}", (seen['value'], y), (5, 3), textcoords='offset points', fontsize=6)
-        ax.axvline(0, color='#333333', lw=.6); ax.margins(x=.2); ax.set(xlabel="correlation of read and true d'"); ax.set_title(contrast['name'].replace('_', ' '), loc='left')
-    axes[0].set_yticks(range(len(rows)), [f"{v} ({s}, n = {int(one_stat(stats, 'readout_1', s, v)['n'])})" for s, v in rows.itertuples(index=False)], fontsize=7); axes[0].invert_yaxis()
+            ax.plot(seen['value'], y, 'o', ms=5, color=COLORS['CalM'], label='observed' if y == 0 else None)
+            ax.annotate(f"p = {seen['p']:.2g}", (seen['value'], y), (5, 3), textcoords='offset points', fontsize=6)
+        ax.axvline(0, color='#333333', lw=.6)
+        ax.margins(x=.2)
+        ax.set(xlabel="correlation of read and true d'")
+        ax.set_title(contrast['name'].replace('_', ' '), loc='left')
+    axes[0].set_yticks(range(len(rows)), [f"{v} ({s}, n = {int(one_stat(stats, 'readout_1', s, v)['n'])})" for s, v in rows.itertuples(index=False)], fontsize=7)
+    axes[0].invert_yaxis()
     fig.legend(*axes[0].get_legend_handles_labels(), loc='outside upper right', ncols=2, fontsize=7)
     return fig
 
@@ -1113,7 +1142,9 @@ def figure_coupling(
         drawn = ax.imshow(image, cmap='cividis', vmin=0, vmax=np.nanquantile(image, .99))
         ax.set(title='|W|, the truth' if name == 'weight' else name, xlabel='from neuron', ylabel='to neuron')
         fig.colorbar(drawn, ax=ax, label=UNITS[name], shrink=.7, extend='max') # the top hundredth has one colour
-    axes[1, 0].hist(pairs.weight.abs(), bins=30, color='#BBBBBB'); axes[1, 0].set(xlabel='|W|', yticks=[], title=f'n = {len(pairs)} pairs'); axes[1, 0].spines['left'].set_visible(False)
+    axes[1, 0].hist(pairs.weight.abs(), bins=30, color='#BBBBBB')
+    axes[1, 0].set(xlabel='|W|', yticks=[], title=f'n = {len(pairs)} pairs')
+    axes[1, 0].spines['left'].set_visible(False)
     for ax, name in zip(axes[1, 1:], readings): draw_null(ax, results, f'rho_{name}', pairs.session.iloc[0], 'network', f'Spearman, {name} and |W|')
     return fig
 

@@ -34,7 +34,8 @@ def describe(
     import pandas as pd
     rows = []
     for s in corpus.sessions():
-        rows.append({'set': 'held out' if s.name in corpus.held_out else 'held in'} | describe_session(s)); s.close()
+        rows.append({'set': 'held out' if s.name in corpus.held_out else 'held in'} | describe_session(s))
+        s.close()
     return pd.DataFrame(rows)
 
 # %% ../nbs/01_look.ipynb #8dbe0c30
@@ -202,7 +203,9 @@ def draw_average(
             ax.fill_between(frames/session.rate, mean[:, k] - error[:, k], mean[:, k] + error[:, k], color=color, alpha=.2, lw=0)
     for i, ax in zip(neurons, axes.flat): ax.set_title(f'neuron {i}', loc='left')
     for ax in axes.flat[len(neurons):]: ax.set_axis_off()
-    axes[0, 0].legend(title=by); fig.supxlabel(f'time from {(align or "trial start").replace("_", " ")} (s)', fontsize=8); fig.supylabel('trace (z-score)', fontsize=8)
+    axes[0, 0].legend(title=by)
+    fig.supxlabel(f'time from {(align or "trial start").replace("_", " ")} (s)', fontsize=8)
+    fig.supylabel('trace (z-score)', fontsize=8)
     return _finish(fig, session)
 
 # %% ../nbs/01_look.ipynb #a49f7a9f
@@ -223,7 +226,8 @@ def draw_behaviour(
         for s, e in session.trials[::2]:
             if s < b and e > a: ax.axvspan(max(s, a)/session.rate, min(e, b)/session.rate, color='#EEEEEE', lw=0, zorder=0)
         ax.set_ylabel(name.replace('_', '\n') + (f'\n({units[name]})' if name in units else ''))
-    axes[-1, 0].set(xlabel='time (s)', xlim=(a/session.rate, b/session.rate)); axes[0, 0].set_title(f'{_title(session)}: every other {"window" if session.pseudo_trials else "trial"} shaded')
+    axes[-1, 0].set(xlabel='time (s)', xlim=(a/session.rate, b/session.rate))
+    axes[0, 0].set_title(f'{_title(session)}: every other {"window" if session.pseudo_trials else "trial"} shaded')
     fig.align_ylabels()
     return _finish(fig, session)
 
@@ -240,7 +244,8 @@ def neuron_counts(
         elif by == 'subject' or by in s.meta: values = np.full(s.n_neurons, str(s.subject if by == 'subject' else s.meta[by]))
         else: choose(f'column of the neurons of {s.name}', by, [*s.neurons, *s.meta, 'subject'])
         names, counts = np.unique(np.where(values == '', 'unknown', values), return_counts=True)
-        rows += [(n, 'held out' if s.name in corpus.held_out else 'held in', int(c)) for n, c in zip(names, counts)]; s.close()
+        rows += [(n, 'held out' if s.name in corpus.held_out else 'held in', int(c)) for n, c in zip(names, counts)]
+        s.close()
     return pd.DataFrame(rows, columns=[by, 'set', 'neurons']).groupby([by, 'set'], as_index=False).sum()
 
 def draw_neurons(
@@ -252,10 +257,14 @@ def draw_neurons(
     import matplotlib.pyplot as plt
     table = neuron_counts(corpus, by).pivot(index=by, columns='set', values='neurons').fillna(0)
     table = table.loc[table.sum(axis=1).sort_values(ascending=False).index[:most]]
-    fig, ax = plt.subplots(figsize=(min(6.5, 2.6 + .5*len(table)), 2.4)); bottom = np.zeros(len(table))
+    fig, ax = plt.subplots(figsize=(min(6.5, 2.6 + .5*len(table)), 2.4))
+    bottom = np.zeros(len(table))
     for name, color in (('held in', '#8B1A3A'), ('held out', '#D98CA3')):
-        if name in table: ax.bar(table.index, table[name], bottom=bottom, color=color, width=.7, label=name); bottom = bottom + table[name].to_numpy()
-    ax.set(xlabel=by, ylabel='neurons', title=f'{corpus.name}: {int(bottom.sum()):,} neurons in {len(corpus)} sessions'); fig.legend(loc='outside right center')
+        if name in table:
+            ax.bar(table.index, table[name], bottom=bottom, color=color, width=.7, label=name)
+            bottom = bottom + table[name].to_numpy()
+    ax.set(xlabel=by, ylabel='neurons', title=f'{corpus.name}: {int(bottom.sum()):,} neurons in {len(corpus)} sessions')
+    fig.legend(loc='outside right center')
     if max(map(len, table.index)) > 5: ax.tick_params(axis='x', rotation=60)
     if corpus.standin: mark_standin(fig)
     plt.close(fig)

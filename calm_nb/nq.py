@@ -501,7 +501,8 @@ def code_atlas(
     for step in range(steps):
         y = pad_tail(batches(step), c.window)
         z = nq.codebook(nq.encoder(y.to(nq.device)))[1].cpu().flatten()
-        total.index_add_(0, z, y.reshape(-1, c.window)); counts += torch.bincount(z, minlength=c.codes)
+        total.index_add_(0, z, y.reshape(-1, c.window))
+        counts += torch.bincount(z, minlength=c.codes)
     alone = nq.decoder(nq.codebook.weight[:, None]).cpu()
     return torch.where(counts[:, None] > 0, total/counts.clamp_min(1)[:, None], alone), counts
 
@@ -514,7 +515,9 @@ def sort_codes(
     "Renumber the codes by increasing `level`; tokens change names, nothing else changes."
     c, order = nq.config, level.argsort().to(nq.device)
     book, out = nq.codebook, nq.head.out
-    book.weight.copy_(book.weight[order]); book.usage.copy_(book.usage[order]); nq.atlas.copy_(nq.atlas[order])
+    book.weight.copy_(book.weight[order])
+    book.usage.copy_(book.usage[order])
+    nq.atlas.copy_(nq.atlas[order])
     for p in (out.weight, out.bias): p.copy_(p.unflatten(0, (c.horizons, c.codes))[:, order].flatten(0, 1))
 
 # %% ../nbs/03_nq.ipynb #3725869a
@@ -636,7 +639,8 @@ def draw_reconstruction(
             ax.bar(x, v.mean(), width*.92, color=COLORS['CalM'], alpha=(.85, .4)[j % 2], label=f'{split}, n = {len(v)}' if i == 0 else None)
             ax.scatter(x + np.linspace(-.2, .2, len(v))*width*(len(v) > 1), v, s=9, color='white', edgecolor='#333333', lw=.7, zorder=3)
             ax.text(x, .04, f'{v.mean():.3f}', ha='center', fontsize=7, color='white' if j % 2 == 0 else '#333333')
-    ax.set(xticks=range(len(parts)), xticklabels=parts, xlabel='trials', ylabel='correlation', ylim=(0, 1)); ax.legend(frameon=False, loc='upper left', bbox_to_anchor=(1, 1))
+    ax.set(xticks=range(len(parts)), xticklabels=parts, xlabel='trials', ylabel='correlation', ylim=(0, 1))
+    ax.legend(frameon=False, loc='upper left', bbox_to_anchor=(1, 1))
 
 def figure_reconstruction(
     recon, # DataFrame, from reconstruction_table

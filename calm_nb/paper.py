@@ -64,7 +64,7 @@ def code_of(notebook) -> str: # path -> source
 
 @lru_cache(None)
 def _module(path, changed): # its hash, and the modules it names: (folder above its own, name)
-    text, package = path.read_text(encoding='utf-8'), path.parent
+    text = path.read_text(encoding='utf-8')
     named = [(None, n) for n in re.findall(r'\bcalm_nb\.([\w.]+)', text)]
     named += [(len(dots) - 1, n) for dots, n in re.findall(r'^\s*from (\.+)([\w.]+) import', text, re.M)]
     return hashlib.sha256(ast.dump(ast.parse(text)).encode()).hexdigest(), named
@@ -512,7 +512,7 @@ def settings_lines() -> list: # of Line
 def data_lines() -> list: # of Line
     "The paper's counts of Tseng's data, by mouse and region."
     from calm_nb.recordings.tseng import PAPER
-    why = f"chapter 01b counts the files and prints both: `papermill nbs/01b_tseng.ipynb out.ipynb -p root FOLDER`, after the download of tseng"
+    why = "chapter 01b counts the files and prints both: `papermill nbs/01b_tseng.ipynb out.ipynb -p root FOLDER`, after the download of tseng"
     rows = [(item, str(name), f'{s} sessions, {n:,} neurons, {t} frames a trial') for item, by in (('tab:sub', 'subject'), ('tab:brain_region', 'region'))
             for name, s, n, t in zip(PAPER[by][by], *(PAPER[by][c] for c in ('sessions', 'neurons', 'mean trial frames')))]
     return [Line(item, name, '', told, '–', '–', '–', '–', '–', 'not attempted', why) for item, name, told in rows]

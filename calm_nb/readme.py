@@ -70,9 +70,9 @@ def picture(folder): # of a committed run of chapter 05 -> matplotlib Figure
 
 # %% ../nbs/09b_readme.ipynb #8304c66b
 def titles(notebooks): # the folder nbs/ -> markdown
-    "A link to every chapter, by what stands before the colon of its title."
+    "A link to every chapter but those that write files for tests, by what stands before the colon of its title."
     first = lambda p: ''.join(read_json(p)['cells'][0]['source']).splitlines()[0].lstrip('# ').split(':')[0]
-    found = [p for p in sorted(Path(notebooks).glob('*.ipynb')) if not p.name.startswith('_')]
+    found = [p for p in sorted(Path(notebooks).glob('*.ipynb')) if not p.name.startswith('_') and '#| default_exp writers.' not in p.read_text(encoding='utf-8')]
     return ' ·\n'.join(f'[{p.stem.split("_")[0]} {first(p)}](nbs/{p.name})' for p in found)
 
 def filled(text: str, parts: dict): # of a README, name -> markdown; the text

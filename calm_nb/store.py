@@ -80,7 +80,8 @@ def convert_one(
     start, file = time.perf_counter(), _file(folder, name, raw)
     record = dict(name=name, stamp=_stamp(raw, alpha, neurons), bytes=_bytes(raw.files))
     try:
-        recording = raw.read(); read = time.perf_counter() - start
+        recording = raw.read()
+        read = time.perf_counter() - start
         session = prepare(thin(recording, neurons), alpha, seed)
         save_session(session, file)
         record |= dict(session=session.name, checksum=session.checksum, subject=session.subject, read_s=read,
@@ -103,7 +104,8 @@ def _told(results, total, seconds=10.):
     for k, record in enumerate(results, 1):
         yield record
         if time.perf_counter() - last > seconds and k < total:
-            last = time.perf_counter(); print(f'  {k} of {total} recordings read, {last - start:.0f} s')
+            last = time.perf_counter()
+            print(f'  {k} of {total} recordings read, {last - start:.0f} s')
 
 def convert(
     raws: dict, # name -> Raw
@@ -132,7 +134,10 @@ def _drawn(raws, limit, seed):
     "At most `limit` recordings, drawn by seed, one animal after the other."
     if limit is None or limit >= len(raws): return raws
     order, turn, seen = np.random.default_rng(seed).permutation(list(raws)), {}, Counter()
-    for name in map(str, order): subject = raws[name].subject; turn[name] = seen[subject]; seen[subject] += 1
+    for name in map(str, order):
+        subject = raws[name].subject
+        turn[name] = seen[subject]
+        seen[subject] += 1
     chosen = set(sorted(turn, key=turn.get)[:limit])
     return {name: raw for name, raw in raws.items() if name in chosen}
 

@@ -17,10 +17,21 @@ def _flip(data, rng):
     for i in at: data[i] = int(rng.integers(256))
     return f'bytes {sorted(at.tolist())} changed'
 
-def _cut(data, rng): n = int(rng.integers(len(data))); del data[n:]; return f'cut after {n} bytes'
-def _hole(data, rng): a, b = sorted(rng.integers(len(data) + 1, size=2).tolist()); del data[a:b]; return f'bytes {a} to {b} missing'
-def _zero(data, rng): a, b = sorted(rng.integers(len(data) + 1, size=2).tolist()); data[a:b] = bytes(b - a); return f'bytes {a} to {b} zero'
-def _empty(data, rng): data.clear(); return 'emptied'
+def _cut(data, rng):
+    n = int(rng.integers(len(data)))
+    del data[n:]
+    return f'cut after {n} bytes'
+def _hole(data, rng):
+    a, b = sorted(rng.integers(len(data) + 1, size=2).tolist())
+    del data[a:b]
+    return f'bytes {a} to {b} missing'
+def _zero(data, rng):
+    a, b = sorted(rng.integers(len(data) + 1, size=2).tolist())
+    data[a:b] = bytes(b - a)
+    return f'bytes {a} to {b} zero'
+def _empty(data, rng):
+    data.clear()
+    return 'emptied'
 
 def mutate_file(
     path, # the file, changed in place
@@ -45,7 +56,10 @@ def mutate_folder(
     if what == 'bytes': return mutate_file(victim, rng)
     if what == 'removed': victim.unlink()
     if what == 'renamed': victim.rename(victim.with_name(victim.name + '~'))
-    if what == 'replaced': other = files[int(rng.integers(len(files)))]; victim.write_bytes(other.read_bytes()); what = f'replaced by {other.name}'
+    if what == 'replaced':
+        other = files[int(rng.integers(len(files)))]
+        victim.write_bytes(other.read_bytes())
+        what = f'replaced by {other.name}'
     return f'{name} {what}'
 
 # %% ../nbs/00c_testing.ipynb #72e4981d
@@ -103,11 +117,15 @@ def _snapshot(folder): return {p: p.stat().st_size for p in sorted(folder.rglob(
 
 def _one_case(original, read, mutate, case, refused, folder):
     "Damage a copy and read it; what was done, and how it ended: 'read', 'refused', or what went wrong."
-    shutil.rmtree(folder, ignore_errors=True); folder.mkdir(parents=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     copy = folder/original.name
     (shutil.copytree if original.is_dir() else shutil.copy)(original, copy)
-    done = mutate(copy, np.random.default_rng(case)); before = _snapshot(folder)
-    try: read(copy); end = 'read'
+    done = mutate(copy, np.random.default_rng(case))
+    before = _snapshot(folder)
+    try:
+        read(copy)
+        end = 'read'
     except refused: end = 'refused'
     except Exception as error: end = f'{type(error).__module__}.{type(error).__name__}: {error}'
     return done, end if _snapshot(folder) == before else f'{end}, and files were left behind or changed'
@@ -122,9 +140,13 @@ def _run_cases(pipe, original, read, mutate, cases, refused, folder):
 # %% ../nbs/00c_testing.ipynb #a5b50bc6
 def _await(pipe, child, seconds):
     "The next message; raises AssertionError where the child hangs or has died."
-    if not pipe.poll(seconds): child.kill(); raise AssertionError(f'no end after {seconds:g} s')
+    if not pipe.poll(seconds):
+        child.kill()
+        raise AssertionError(f'no end after {seconds:g} s')
     try: return pipe.recv()
-    except EOFError: child.join(); raise AssertionError(f'the process died (exit code {child.exitcode})') from None
+    except EOFError:
+        child.join()
+        raise AssertionError(f'the process died (exit code {child.exitcode})') from None
 
 def fuzz(
     original, # a good file or folder
@@ -139,14 +161,18 @@ def fuzz(
     ends, case, work = Counter(read=0, refused=0), None, Path(tempfile.mkdtemp())
     here, there = multiprocessing.Pipe(duplex=False)
     child = multiprocessing.get_context('fork').Process(daemon=True, target=_run_cases, args=(there, Path(original), read, mutate, range(seed, seed + n), refused, work/'case'))
-    child.start(); there.close()
+    child.start()
+    there.close()
     try:
         for _ in range(2*n):
             case, done, end = _await(here, child, seconds)
             assert end in (None, 'read', 'refused'), f'{done}: {end}'
             if end: ends[end] += 1
     except AssertionError as error: raise AssertionError(f'case {case} of fuzz: {error}') from None
-    finally: child.kill(); child.join(); shutil.rmtree(work, ignore_errors=True)
+    finally:
+        child.kill()
+        child.join()
+        shutil.rmtree(work, ignore_errors=True)
     return dict(ends)
 
 # %% ../nbs/00c_testing.ipynb #2915f855

@@ -9,7 +9,7 @@ import argparse, contextlib, datetime, io, os, sys, time
 from dataclasses import dataclass, replace
 import torch
 from .core import *
-from .datasets import SOURCES, find_dataset, load
+from .datasets import SOURCES, load
 from .cost import passes
 from .dat import DAT, adapt_training, dat_preset
 from .forecast import calm_for, only, small_data
@@ -99,7 +99,9 @@ def plans(
     return out
 
 def _size(model): return sum(p.numel() for p in model.parameters())
-def _mean(x): x = list(x); return sum(x)/len(x)
+def _mean(x):
+    x = list(x)
+    return sum(x)/len(x)
 def _frames(session): return int((session.trials[:, 1] - session.trials[:, 0]).mean())
 
 # %% ../nbs/04e_train.ipynb #7564f159

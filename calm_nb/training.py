@@ -161,7 +161,8 @@ def save_tensors(
     # A clone owns its memory: safetensors refuses views of shared memory.
     tensors = {k: v.detach().cpu().clone(memory_format=torch.contiguous_format) for k, v in tensors.items()}
     with atomic_path(path) as draft:
-        draft.touch(); mode = draft.stat().st_mode # save_file leaves files that only their owner can read
+        draft.touch()
+        mode = draft.stat().st_mode # save_file leaves files that only their owner can read
         save_file(tensors, draft, metadata={'calm_nb': header})
         draft.chmod(mode)
 
@@ -244,7 +245,9 @@ def fingerprint(
     digest = hashlib.sha256()
     for part in parts:
         arrays = {k: v.detach().cpu().numpy() for k, v in part.state_dict().items()} if isinstance(part, nn.Module) else {'': np.asarray(part)}
-        for k, v in arrays.items(): digest.update(f'{k} {v.shape} {v.dtype}'.encode()); digest.update(np.ascontiguousarray(v).tobytes())
+        for k, v in arrays.items():
+            digest.update(f'{k} {v.shape} {v.dtype}'.encode())
+            digest.update(np.ascontiguousarray(v).tobytes())
     return digest.hexdigest()[:16]
 
 # %% ../nbs/00b_training.ipynb #857a80e0
@@ -307,8 +310,12 @@ def _shared_device():
 # %% ../nbs/00b_training.ipynb #45a15ba9
 @dataclass
 class _Progress:
-    step: int=0; best_step: int=0; best_score: float=None; stale: int=0
-    seconds: float=0.; finished: bool=False
+    step: int=0
+    best_step: int=0
+    best_score: float=None
+    stale: int=0
+    seconds: float=0.
+    finished: bool=False
     parts: int=1 # pieces of a batch, so far
     sums: dict=field(default_factory=dict) # {metric: [total, count]} since the last evaluation
     history: list=field(default_factory=list)
@@ -507,7 +514,9 @@ class _Stepper(_State):
     def terms(self, loss, piece):
         "The terms of a loss, each computed when it is asked for, with their metrics."
         with precision_context(self.precision, self.device): found = loss(self.model, piece, self.progress.step)
-        if isinstance(found, tuple): yield found; return
+        if isinstance(found, tuple):
+            yield found
+            return
         while True:
             with precision_context(self.precision, self.device): named = next(found, None)
             if named is None: return
@@ -596,7 +605,8 @@ class _Loop(_Stepper):
         if 'score' not in row: raise ValueError(f"validate returned {sorted(row)}: expected a dict with 'score', lower is better")
         if self.world > 1: # all processes must agree on when to stop
             shared = torch.tensor(row['score'], dtype=torch.float64, device=self.device)
-            torch.distributed.broadcast(shared, 0); row['score'] = shared.item()
+            torch.distributed.broadcast(shared, 0)
+            row['score'] = shared.item()
         if not math.isfinite(row['score']):
             raise FloatingPointError(f"the validation score is {row['score']} after step {self.progress.step}: expected a finite number")
         return row['score']
@@ -609,7 +619,9 @@ class _Loop(_Stepper):
         if validate:
             with self.clock('validation'): row |= yield from self.validate(validate)
         pace |= {f'seconds_{k}': round(v, 6) for k, v in self.spent.items()}
-        p.history.append(row); p.pace.append(pace); p.sums, self.spent, self.done = {}, {}, [0, 0]
+        p.history.append(row)
+        p.pace.append(pace)
+        p.sums, self.spent, self.done = {}, {}, [0, 0]
         if self.config.log_with: self.accelerator.log(row | pace, step=p.step)
         if self.folder and not self.rank:
             with open(self.folder/'log.jsonl', 'a') as f: f.write(json.dumps(row | dict(pace=pace)) + '\n')
@@ -663,7 +675,9 @@ class _Loop(_Stepper):
     def finish(self):
         "Leave the best weights in the model, or the average where nothing was validated."
         if self.best is not None: _restore(_tensors(self.model), self.best, self.path if self.folder else 'best')
-        else: _copy(self.average.live, self.average.values); self.progress.best_step = self.progress.step
+        else:
+            _copy(self.average.live, self.average.values)
+            self.progress.best_step = self.progress.step
         self.progress.finished = True
         if self.config.log_with: self.accelerator.end_training()
         self.save()

@@ -114,7 +114,8 @@ def ridge_solve(
     ridge, # penalty a row, any shape that broadcasts with xx's leading axes
 ) -> np.ndarray: # (..., k, m) coefficients, the intercept first
     "Ridge regression from its sums of products; the intercept is not penalised."
-    free = np.eye(xx.shape[-1]); free[0, 0] = 0
+    free = np.eye(xx.shape[-1])
+    free[0, 0] = 0
     if xx.ndim == 2: return linalg.solve(xx + ridge*xx[0, 0]*free, xy, assume_a='pos')
     return np.linalg.solve(xx + (ridge*xx[..., 0, 0])[..., None, None]*free, xy)
 

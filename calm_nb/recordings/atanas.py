@@ -106,7 +106,9 @@ def _timed(stamps, segments, n_frames, name):
     "Rate in Hz, segments cut at pauses, and notes."
     stamps, pause, notes = frame_times(stamps, n_frames, name)
     inside = [int(p) for p in np.flatnonzero(pause) if ((segments[:, 0] < p) & (p < segments[:, 1])).any()]
-    if inside: notes.append(f'pauses in the time stamps before frames {inside} (0-based): segments end there'); segments = _cut_at(segments, inside)
+    if inside:
+        notes.append(f'pauses in the time stamps before frames {inside} (0-based): segments end there')
+        segments = _cut_at(segments, inside)
     seconds = (stamps[segments[:, 1] - 1] - stamps[segments[:, 0]]).sum()
     if not seconds > 0: raise RecordingError(f'{name}: no two frames follow one another without a pause; expected a continuous recording')
     return _plausible((np.diff(segments) - 1).sum()/seconds, name, 'the time stamps'), segments, notes
@@ -137,12 +139,20 @@ def _behaviour(arrays, n_frames):
     kept, notes = {}, []
     for name in BEHAVIOUR:
         x, expected = arrays.get(name), 2 if name == 'body_angle' else 1
-        if x is None: notes.append(f'{name} is not in the file'); continue
-        if x.ndim != expected or len(x) != n_frames: notes.append(f'{name} has shape {x.shape}, expected {expected}-D with {n_frames} frames: left out'); continue
+        if x is None:
+            notes.append(f'{name} is not in the file')
+            continue
+        if x.ndim != expected or len(x) != n_frames:
+            notes.append(f'{name} has shape {x.shape}, expected {expected}-D with {n_frames} frames: left out')
+            continue
         with np.errstate(over='ignore'): x = x.astype(np.float32)
         missing, infinite = int(np.isnan(x).sum()), int(np.isinf(x).sum())
-        if missing + infinite == x.size: notes.append(f'{name} is NaN throughout (not measured): left out'); continue
-        if infinite: notes.append(f'{name} is infinite in {infinite} of {x.size} values: taken as NaN'); x = np.where(np.isinf(x), np.float32(np.nan), x)
+        if missing + infinite == x.size:
+            notes.append(f'{name} is NaN throughout (not measured): left out')
+            continue
+        if infinite:
+            notes.append(f'{name} is infinite in {infinite} of {x.size} values: taken as NaN')
+            x = np.where(np.isinf(x), np.float32(np.nan), x)
         if missing: notes.append(f'{name} is NaN in {missing} of {x.size} values: kept')
         kept[name] = x
     return kept, notes
@@ -233,7 +243,9 @@ def _labels_beside(path, uid):
     notes = []
     for file in _files_of_labels(Path(path).absolute().parent):
         try: found = read_labels(file).get(uid)
-        except RecordingError as error: notes.append(f'labels not read: {error}'); continue
+        except RecordingError as error:
+            notes.append(f'labels not read: {error}')
+            continue
         if found is not None: return found, notes
     return {}, notes
 
@@ -281,10 +293,13 @@ def _events_of(raw, behaviour, T):
     "meta of the reversals and of the times of events; notes."
     meta, notes = {}, []
     if raw['events'] is not None and ('reversal_vec' in behaviour or 'reversal_vec' not in raw['behaviour']):
-        try: meta['reversals'], note = reversals(raw['events'], behaviour.get('reversal_vec')); notes += [note] if note else []
+        try:
+            meta['reversals'], note = reversals(raw['events'], behaviour.get('reversal_vec'))
+            notes += [note] if note else []
         except RecordingError as error: notes.append(f'{error}: left out')
     for name, values in raw['times'].items():
-        meta[name], note = _event_frames(name, values, T); notes.append(note)
+        meta[name], note = _event_frames(name, values, T)
+        notes.append(note)
     return meta, notes
 
 # %% ../../nbs/01a_atanas.ipynb #d8beebcf
@@ -308,12 +323,18 @@ def _parts(raw, path, key, labels):
     who, uid, checksum = path.name, raw.get('uid') or _uid(path), checksum_of(path)
     _check_shape(raw['traces'], raw['behaviour'], who, key)
     (T, N), (x, roi, notes) = raw['traces'].shape, _neurons(raw['traces'])
-    rate, segments, more = _time_of(raw, T, who); notes += more
-    behaviour, more = _behaviour(raw['behaviour'], T); notes += more
-    events, more = _events_of(raw, behaviour, T); notes += more
-    names, more = _names_for(raw, labels, path, uid); notes += more
-    columns, more = _label_columns(names, roi, N); notes += more
-    origin, more = _origin(uid, raw.get('source') or checksum, raw); notes += more
+    rate, segments, more = _time_of(raw, T, who)
+    notes += more
+    behaviour, more = _behaviour(raw['behaviour'], T)
+    notes += more
+    events, more = _events_of(raw, behaviour, T)
+    notes += more
+    names, more = _names_for(raw, labels, path, uid)
+    notes += more
+    columns, more = _label_columns(names, roi, N)
+    notes += more
+    origin, more = _origin(uid, raw.get('source') or checksum, raw)
+    notes += more
     meta = {'traces': key, 'behaviour_units': {k: BEHAVIOUR[k] for k in behaviour}} | events | origin
     return dict(traces=x, rate=rate, segments=segments, behaviour=behaviour, neurons={'roi': roi} | columns, meta=meta, notes=notes + raw.get('notes', []), units=TRACES[key],
                 subject=uid, checksum=checksum, source=who, pseudo_trials=True)
@@ -333,7 +354,8 @@ def read(
     session: str=None, # name of the recording; None: its uid
 ) -> Recording: # one animal, cut in windows that never cross a segment
     "Read one recording; raises RecordingError, of it NotThisFormat for another kind of file and DamagedFile, or FileNotFoundError; the message names the file."
-    path = Path(path); choose('trace array', traces, TRACES)
+    path = Path(path)
+    choose('trace array', traces, TRACES)
     if '.json' in path.suffixes[-2:]: return read_wormwideweb(path, traces, window, labels, session)
     return _cut(_parts(_from_h5(path, traces), path, traces, labels), window, session)
 
@@ -378,7 +400,9 @@ def _nested(d, who):
     "The nested form under common names."
     meta, timing, behaviour, gcamp = (_dict(d, k, who) for k in ('metadata', 'timing', 'behavior', 'gcamp'))
     step, times = timing.get('mean_timestep'), timing.get('event') or {}
-    if isinstance(times, list): pairs = [e for e in times if isinstance(e, list) and len(e) == 2]; times = {str(k): [v for name, v in pairs if name == k] for k, _ in pairs}
+    if isinstance(times, list):
+        pairs = [e for e in times if isinstance(e, list) and len(e) == 2]
+        times = {str(k): [v for name, v in pairs if name == k] for k, _ in pairs}
     return dict(uid=meta.get('uid'), source=str(meta.get('checksum_h5') or ''), step=None if step is None else _array(step, 'mean_timestep', who, 0), stamps=timing.get('timestamp_confocal'), T=timing.get('max_t'),
                 behaviour={k: behaviour.get(k) for k in ('velocity', 'head_angle', 'angular_velocity', 'pumping')}, events=behaviour.get('reversal_events'), times=times,
                 names=_dict(d, 'label', who), traces={k: gcamp.get(k) for k in ('trace_array', 'trace_array_original')}, positive='dorsal')
@@ -425,7 +449,8 @@ def read_wormwideweb(
     session: str=None, # name of the recording; None: its uid
 ) -> Recording:
     "Read a recording in either JSON form of wormwideweb.org; raises NotThisFormat that names the keys found, RecordingError or FileNotFoundError."
-    path = Path(path); choose('trace array', traces, TRACES)
+    path = Path(path)
+    choose('trace array', traces, TRACES)
     return _cut(_parts(_from_json(path, traces), path, traces, labels), window, session)
 
 # %% ../../nbs/01a_atanas.ipynb #82479045
@@ -520,7 +545,8 @@ def load(
     root = Path(root).expanduser()
     choose('trace array', traces, TRACES)
     files, labels, skipped = _candidates(root)
-    kept, more = _named(files, root); skipped |= more
+    kept, more = _named(files, root)
+    skipped |= more
     if not kept: raise FileNotFoundError(f'{root}: no recordings of this release among {len(skipped)} files; expected <uid>-data.h5. {"; ".join(list(skipped.values())[:5])}')
     kept, absent = _select(kept, manifest)
     if not kept: raise FileNotFoundError(f'{root}: none of the recordings of the manifest is there')

@@ -119,7 +119,8 @@ def read_signal(
     "Read a signal, one chunk after the other; raises RecordingError for what is no such array, DamagedFile for missing or damaged chunks."
     a = _array(folder)
     if a.dtype is None or a.dtype.kind not in 'fiu' or len(a.shape) != 2: raise RecordingError(f'{folder}: type {a.dtype}, shape {a.shape}; expected numbers, (cells, frames)')
-    files = _chunk_files(a); _check_headers(a, files)
+    files = _chunk_files(a)
+    _check_headers(a, files)
     if 0 in a.shape: raise RecordingError(f'{folder}: shape {a.shape}; no cells or no frames, nothing to read')
     with reading(folder): out = np.empty(a.shape[::-1], np.float32)
     for (i, j), path in files:
@@ -164,7 +165,8 @@ class _Machine:
     def mark(self): self.marks.append(len(self.stack))
     def marked(self):
         "The values since the last mark."
-        at = self.marks.pop(); values = self.stack[at:]
+        at = self.marks.pop()
+        values = self.stack[at:]
         del self.stack[at:]
         return values
 
@@ -187,11 +189,17 @@ class _Machine:
 def _constant(value): return lambda m, arg: m.push(value)
 def _argument(m, arg): m.push(arg)
 def _back(n): return lambda m, arg: m.push(tuple([m.pop() for _ in range(n)][::-1]))
-def _stack_global(m, arg): name = m.pop(); m.push(_named(m.pop(), name, m.who))
+def _stack_global(m, arg):
+    name = m.pop()
+    m.push(_named(m.pop(), name, m.who))
 def _global(m, arg): m.push(_named(*arg.split(' ', 1), m.who))
 def _new_object(m, arg): m.call(m.pop())
-def _instance(m, arg): values = m.marked(); m.push(_called(_named(*arg.split(' ', 1), m.who), tuple(values), m.who))
-def _object(m, arg): f, *values = m.marked(); m.push(_called(f, tuple(values), m.who))
+def _instance(m, arg):
+    values = m.marked()
+    m.push(_called(_named(*arg.split(' ', 1), m.who), tuple(values), m.who))
+def _object(m, arg):
+    f, *values = m.marked()
+    m.push(_called(f, tuple(values), m.who))
 
 _OPS = {'PROTO': lambda m, a: None, 'FRAME': lambda m, a: None, 'STOP': lambda m, a: None, 'MARK': lambda m, a: m.mark(), 'POP': lambda m, a: m.pop(), 'POP_MARK': lambda m, a: m.marked(),
         'DUP': lambda m, a: m.push(m.stack[-1]), 'NONE': _constant(None), 'NEWTRUE': _constant(True), 'NEWFALSE': _constant(False),
@@ -237,7 +245,9 @@ def _type_of(node):
 def _values(node):
     "A pickled array as numpy array; times in seconds with NaN for NaT."
     if node.name == 'numpy._frombuffer': raw, dtype, shape, order = node.args
-    elif node.name == 'numpy._reconstruct': _, shape, dtype, fortran, raw = node.state; order = 'F' if fortran else 'C'
+    elif node.name == 'numpy._reconstruct':
+        _, shape, dtype, fortran, raw = node.state
+        order = 'F' if fortran else 'C'
     else: return _wrapped(node)
     dtype, scale = _type_of(dtype)
     if isinstance(raw, list): return np.fromiter(raw, object, len(raw)).reshape(shape)
@@ -282,7 +292,9 @@ def _index(node):
 # %% ../../nbs/01c_sun.ipynb #0564be48
 def _blocks(manager):
     "[(values node, places)] and the two indices of a pickled BlockManager."
-    if manager.args: blocks, axes = manager.args; return [b.args[:2] for b in blocks], axes
+    if manager.args:
+        blocks, axes = manager.args
+        return [b.args[:2] for b in blocks], axes
     old = manager.state[3]['0.14.1']
     return [(b['values'], b['mgr_locs']) for b in old['blocks']], old['axes']
 
@@ -369,11 +381,13 @@ def _track(frame, who):
 # %% ../../nbs/01c_sun.ipynb #821c2f8f
 def _clock(time, who):
     "Rate in Hz, segments, number of frames that the times jump over."
-    at = np.flatnonzero(np.isfinite(time)); steps = np.diff(time[at])
+    at = np.flatnonzero(np.isfinite(time))
+    steps = np.diff(time[at])
     if len(at) < 3 or not (steps > 0).all():
         where = f'not increasing at frame {int(at[1:][~(steps > 0)][0])}' if len(at) >= 3 else f'known for {len(at)} frames'
         raise RecordingError(f'{who}: frame times in path.frame are {where}; expected seconds in order, so the rate cannot be known')
-    steps = steps/np.diff(at); usual = np.median(steps)
+    steps = steps/np.diff(at)
+    usual = np.median(steps)
     late = (steps > 1.75*usual) & (np.append(steps[1:], usual) > .6*usual)
     stops = np.r_[at[1:][steps > 5*usual], len(time)]
     return float(1/steps[steps < 1.5*usual].mean()), np.stack([np.r_[0, stops[:-1]], stops], 1), int((np.round(steps[late]/usual) - 1).sum())
@@ -399,9 +413,13 @@ def _runs(track, table, n, segments, who):
     spans, kept, odd = [], [], {'without frames': [], 'in pieces': [], 'across a pause': []}
     for number, row in zip(unique[np.isfinite(unique)], rows):
         at = np.flatnonzero(own == number)
-        if not len(at): odd['without frames'].append(int(number)); continue
+        if not len(at):
+            odd['without frames'].append(int(number))
+            continue
         whole, inside = at[-1] + 1 - at[0] == len(at), ((segments[:, 0] <= at[0]) & (at[-1] < segments[:, 1])).any()
-        if whole and inside: spans.append([at[0], at[-1] + 1]); kept.append(row)
+        if whole and inside:
+            spans.append([at[0], at[-1] + 1])
+            kept.append(row)
         else: odd['in pieces' if not whole else 'across a pause'].append(int(number))
     notes = [f'{len(v)} trials {why}, left out: {v[:8]}{" …" if len(v) > 8 else ""}' for why, v in odd.items() if v]
     if len(unique) < len(numbers): notes.append(f'{len(numbers) - len(unique)} rows of the table trial repeat a trial number: the first counts')
@@ -453,7 +471,8 @@ def dff(
 ) -> np.ndarray: # (T, N) float32 dF/F; infinite or NaN for a cell whose baseline reaches zero
     "Divide by a baseline; raises ValueError for an unknown one."
     from scipy.ndimage import gaussian_filter1d, maximum_filter1d, minimum_filter1d
-    choose('baseline', baseline, BASELINES[1:]); out = np.empty(traces.shape, np.float32)
+    choose('baseline', baseline, BASELINES[1:])
+    out = np.empty(traces.shape, np.float32)
     for a in range(0, traces.shape[1], 64):
         x = np.asarray(traces[:, a:a + 64], np.float64)
         if baseline == 'percentile': f0 = np.percentile(x, 8, axis=0)
@@ -551,15 +570,21 @@ def read(
     name: str=None, # of the session; None: session_name(folder, k)
 ) -> Recording:
     "Read one session; raises RecordingError (what cannot be read, and what to do), DamagedFile (missing or damaged files), ValueError (an unknown option)."
-    choose('registration', registration, REGISTRATIONS); choose('signal', signal, SIGNALS); choose('baseline', baseline, BASELINES)
+    choose('registration', registration, REGISTRATIONS)
+    choose('signal', signal, SIGNALS)
+    choose('baseline', baseline, BASELINES)
     place = who = Path(folder)/registration/signal/str(k)
     if not place.is_dir(): raise RecordingError(f'{place}: no such folder; {Path(folder).name} holds sessions {sessions_of(folder)}: choose another, or unpack the archive again')
     if len(shape := _array(place).shape) != 2: raise RecordingError(f'{place}: shape {shape}; expected (cells, frames)')
     track, table, n, found, segments, notes = _behaved(folder, k, shape[1], shape[0], rate)
-    trials, rows, more = _runs(track, table, n, segments, who); notes += more
-    info, more = _what_happened(table, rows, who); notes += more
-    trials, more = _shortened(trials, frames, info['status']); notes += more
-    traces, roi, more = _finite(read_signal(place)[:n], who, registration); notes += more
+    trials, rows, more = _runs(track, table, n, segments, who)
+    notes += more
+    info, more = _what_happened(table, rows, who)
+    notes += more
+    trials, more = _shortened(trials, frames, info['status'])
+    notes += more
+    traces, roi, more = _finite(read_signal(place)[:n], who, registration)
+    notes += more
     return _assembled(traces, roi, baseline, who, notes, track, n, found, trials, info, segments, session=name or session_name(folder, k),
                       checksum=fingerprint_of(place), **_described_as(folder, k, registration, signal, baseline))
 
@@ -582,13 +607,16 @@ def find_animals(
     found = []
     for here, folders, _ in os.walk(root):
         folders[:] = sorted(f for f in folders if not f.startswith('.'))
-        if 'gimbl' in folders and {'multi', 'single'} & set(folders): found.append(Path(here)); folders.clear()
+        if 'gimbl' in folders and {'multi', 'single'} & set(folders):
+            found.append(Path(here))
+            folders.clear()
     return sorted(found)
 
 # %% ../../nbs/01c_sun.ipynb #8024e476
 def _blank(place):
     "Whether an array of numbers is NaN throughout, by its size and its first chunk."
-    a = _array(place); files = _chunk_files(a)
+    a = _array(place)
+    files = _chunk_files(a)
     if a.dtype is None or a.dtype.kind != 'f' or not files: return False
     full = len(files)*math.prod(a.chunks)*a.dtype.itemsize
     if a.compressor == 'blosc' and sum(p.stat().st_size for _, p in files) > .05*full: return False
@@ -599,7 +627,9 @@ def _state(place):
     if not place.is_dir(): return 'absent'
     try:
         a = _array(place)
-        if a.dtype is None: read_vr(place); return 'whole'
+        if a.dtype is None:
+            read_vr(place)
+            return 'whole'
         _check_headers(a, _chunk_files(a))
         return 'not registered' if place.parent.parent.name == 'multi' and _blank(place) else 'whole'
     except RecordingError as error: return str(error).removeprefix(str(place)).lstrip(':/ ')
@@ -637,7 +667,10 @@ def _selected(found, select):
         for name, f in found.items(): animals.setdefault(f.subject, []).append(name)
         return {n: found[n] for names in animals.values() for n in _evenly(names, select)}
     wanted, known = {str(s) for s in select}, {}
-    for name, f in found.items(): known.setdefault(name, []).append(name); known.setdefault(f.subject, []).append(name); known.setdefault(f.stem, []).append(name)
+    for name, f in found.items():
+        known.setdefault(name, []).append(name)
+        known.setdefault(f.subject, []).append(name)
+        known.setdefault(f.stem, []).append(name)
     for s in sorted(wanted): choose('animal or session in select', s, sorted(known))
     names = {n for s in wanted for n in known[s]}
     return {n: f for n, f in found.items() if n in names}
@@ -651,7 +684,9 @@ def _listed(root):
         for k in sessions_of(folder):
             name, same = prefix + session_name(folder, k), (subject_of(folder), dates[k] if k < len(dates) else (stem, k))
             if same in seen or name in found: skipped[name if name not in found else str(folder/str(k))] = f'{folder}: session {k} of {same[0]} is already taken from {seen.get(same, "another folder")}; remove one of the two'
-            else: found[name] = SimpleNamespace(folder=folder, k=k, subject=same[0], stem=stem); seen[same] = folder
+            else:
+                found[name] = SimpleNamespace(folder=folder, k=k, subject=same[0], stem=stem)
+                seen[same] = folder
     return found, skipped
 
 # %% ../../nbs/01c_sun.ipynb #60948333
@@ -662,7 +697,9 @@ def _ready(found, registration, signal):
         files = f.folder/registration/signal/str(f.k), f.folder/'gimbl'/'vr'/str(f.k)
         absent = [p for p in files if not p.is_dir()]
         try: blank = registration == 'multi' and not absent and _blank(files[0])
-        except RecordingError as error: skipped[name] = str(error); continue
+        except RecordingError as error:
+            skipped[name] = str(error)
+            continue
         if absent: skipped[name] = f'{absent[0]}: no such folder; nothing to read of this session: unpack the archive again or take another signal or registration'
         elif blank: skipped[name] = f'{files[0]}: NaN throughout; it was not registered with the animal\'s other sessions: registration=\'single\' reads it'
         else: ready[name] = (f, files)
@@ -689,7 +726,9 @@ def load(
     **how, # as in stored_corpus: seed, alpha, neurons, sessions, store, workers
 ) -> Corpus: # one session a recording day
     "All sessions of a folder; what is not taken is listed in `skipped`; raises FileNotFoundError where there is nothing to read, ValueError for an unknown option."
-    choose('registration', registration, REGISTRATIONS); choose('signal', signal, SIGNALS); choose('baseline', baseline, BASELINES)
+    choose('registration', registration, REGISTRATIONS)
+    choose('signal', signal, SIGNALS)
+    choose('baseline', baseline, BASELINES)
     options = dict(registration=registration, signal=signal, frames=frames, rate=rate, baseline=baseline)
     raws, skipped = _raws(Path(root).expanduser(), select, options)
     return stored_corpus('sun', raws, options, scale=scale, held_out=held_out, skipped=skipped, **how)

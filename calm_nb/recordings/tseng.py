@@ -27,7 +27,6 @@ def paper_table(
     by: str='subject', # or 'region'
 ): # pandas DataFrame: sessions, neurons and mean trial frames by mouse or region
     "The paper's table of this data set (tab:sub, tab:brain_region); raises ValueError for another name."
-    import pandas as pd
     return pd.DataFrame(PAPER[choose('table', by, ['subject', 'region'])])
 
 # %% ../../nbs/01b_tseng.ipynb #8f423db8
@@ -267,11 +266,13 @@ def trial_runs(
     value, edge = np.where(known, number, -1).astype(np.int64), np.zeros(len(number), bool)
     edge[np.asarray(segments)[:, 0]] = True
     edge[1:] |= value[1:] != value[:-1]
-    starts = np.flatnonzero(edge); stops = np.r_[starts[1:], len(number)]
+    starts = np.flatnonzero(edge)
+    stops = np.r_[starts[1:], len(number)]
     starts, stops = starts[value[starts] >= 0], stops[value[starts] >= 0]
     best, again = {}, set()
     for a, b in zip(starts.tolist(), stops.tolist()):
-        n = int(value[a]); again |= {n} & best.keys()
+        n = int(value[a])
+        again |= {n} & best.keys()
         if n not in best or b - a > best[n][1] - best[n][0]: best[n] = (a, b)
     order = sorted(best, key=best.get)
     notes = [f'trial numbers {sorted(again)[:8]}{" …" if len(again) > 8 else ""} come in several runs: the longest is kept'] if again else []
@@ -410,7 +411,8 @@ def _behaviour(f, n_frames, step, used, name):
         x = read_field(f, f'{path}/data', name, missing=None)
         x = x[:, None] if x is not None and x.ndim == 1 else x
         if x is None or x.shape != (n_frames, len(columns)):
-            notes.append(f'{", ".join(columns)}: ' + ('not in the file' if x is None else f'shape {x.shape}, expected {(n_frames, len(columns))}') + ': left out'); continue
+            notes.append(f'{", ".join(columns)}: ' + ('not in the file' if x is None else f'shape {x.shape}, expected {(n_frames, len(columns))}') + ': left out')
+            continue
         with np.errstate(over='ignore'): means = volume_mean(x, step, used).astype(np.float32)
         known |= dict(zip(columns, means.T))
     return known, notes
@@ -432,8 +434,11 @@ def _about(f, path, neurons):
                              (('Registration', 'fov_center_area'), ('Imaging', 'cortical_layer'), ('Imaging', 'imaging_type')))
     if not field and neurons['region'].size:
         values, counts = np.unique(neurons['region'], return_counts=True)
-        field = told.get('area') or str(values[counts.argmax()]); notes.append('no Registration.fov_center_area: field of view from the file\'s name or the neurons')
-    if not layer: layer = {'L23': '2/3', 'L5': '5'}.get(told.get('layer'), ''); notes.append(f'no Imaging.cortical_layer: {"layer from the file" + chr(39) + "s name" if layer else "layer unknown"}')
+        field = told.get('area') or str(values[counts.argmax()])
+        notes.append('no Registration.fov_center_area: field of view from the file\'s name or the neurons')
+    if not layer:
+        layer = {'L23': '2/3', 'L5': '5'}.get(told.get('layer'), '')
+        notes.append(f'no Imaging.cortical_layer: {"layer from the file" + chr(39) + "s name" if layer else "layer unknown"}')
     meta = {'field': _AREAS.get(field, field), 'layer': layer, 'imaging': imaging or told.get('imaging', ''), 'date': told.get('date', ''),
             'identifier': _told(f, 'identifier', path.name), 'behaviour_units': UNITS}
     return meta | ({'standin': True} if read_attr(f, '/', 'calm_nb_standin', path.name) else {}), notes
@@ -453,10 +458,14 @@ def _frames(f, path, field):
     step, multi = _volume(f, n, name)
     if max(planes) >= (step if multi else 1): raise RecordingError(f'{name}: planes {planes} in a {"multi" if multi else "single"}-plane file of {step if multi else 1} frames a volume; download the file again')
     stamps, _, notes = frame_times(read_field(f, f'{_POSITION}/timestamps', name, ndim=1), n, name)
-    x, plane, more = _traces(f, planes, field, multi, step, n, name); notes += more
-    behaviour, more = _behaviour(f, n, step, planes if multi else None, name); notes += more
-    a, b, keep, more = _mend(x, plane, name); notes += more
-    rois, more = _rois(f, planes, plane, name); notes += more + _clock_note(f, planes, field, multi, stamps, step, name)
+    x, plane, more = _traces(f, planes, field, multi, step, n, name)
+    notes += more
+    behaviour, more = _behaviour(f, n, step, planes if multi else None, name)
+    notes += more
+    a, b, keep, more = _mend(x, plane, name)
+    notes += more
+    rois, more = _rois(f, planes, plane, name)
+    notes += more + _clock_note(f, planes, field, multi, stamps, step, name)
     if keep.all(): x = x[a:b]
     else: x = x[a:b, keep]
     volumes = lambda v: v[step//2::step][a:b]
@@ -476,9 +485,12 @@ def _trials(f, frames, segments, part, least, most, name):
     "Trials, trial_info and notes."
     number, spans, notes = trial_runs(frames['number'], segments)
     if not len(number): raise RecordingError(f'{name}: no volume has a trial number; expected whole numbers from 0 in {_NUMBER}: is this a session with a task?')
-    table, more = _table(f, name); notes += more
-    rows, spans, info, more = _matched(number, spans, frames['times'], table); notes += more
-    edges, more = _windows(f, rows, spans, frames['times'], frames['half'], frames['behaviour'].get('forward'), name); notes += more
+    table, more = _table(f, name)
+    notes += more
+    rows, spans, info, more = _matched(number, spans, frames['times'], table)
+    notes += more
+    edges, more = _windows(f, rows, spans, frames['times'], frames['half'], frames['behaviour'].get('forward'), name)
+    notes += more
     info |= dict(zip(_EDGES, edges.T))
     if part == 'maze':
         found = edges.max(1) > 0
@@ -498,14 +510,20 @@ def read(
     max_frames: int=None, # volumes a trial at most; the paper's authors ask for 200
 ) -> Recording: # one session at 6 Hz
     "Read one session; raises NotThisFormat (another kind of file), DamagedFile (cut short) or another RecordingError (what cannot be read), which name the file."
-    path = Path(path); choose('field', field, FIELDS); choose('part', part, PARTS)
+    path = Path(path)
+    choose('field', field, FIELDS)
+    choose('part', part, PARTS)
     with open_h5(path) as f:
         _check_format(f, path)
         subject, notes = _subject(f, path)
-        frames, more = _frames(f, path, field); notes += more
-        rate, segments, more = _segments(frames['times'], path.name); notes += more
-        trials, info, more = _trials(f, frames, segments, part, min_frames, max_frames, path.name); notes += more
-        meta, more = _about(f, path, frames['neurons']); notes += more
+        frames, more = _frames(f, path, field)
+        notes += more
+        rate, segments, more = _segments(frames['times'], path.name)
+        notes += more
+        trials, info, more = _trials(f, frames, segments, part, min_frames, max_frames, path.name)
+        notes += more
+        meta, more = _about(f, path, frames['neurons'])
+        notes += more
     frames['neurons']['layer'] = np.full(frames['traces'].shape[1], meta['layer'])
     return Recording(frames['traces'], rate, subject, session_name(path), trials, segments, frames['behaviour'], frames['neurons'], info,
                      units=FIELDS[field][1], source=path.name, checksum=fingerprint_of(path), meta=meta | {'traces': field, 'part': part}, notes=notes)
@@ -523,10 +541,14 @@ def _sort_out(paths, options):
     for path in paths:
         label = path.name if path.name not in skipped else f'{path.parent.name}/{path.name}'
         try: subject, identifier = _peek(path)
-        except RecordingError as error: skipped[label] = str(error).replace(str(path), path.name); continue
+        except RecordingError as error:
+            skipped[label] = str(error).replace(str(path), path.name)
+            continue
         name = session_name(path)
         twin = seen.get(identifier) or (raws[name].files[0] if name in raws else None)
-        if twin: skipped[label] = f'{path.name}: the same session as {twin.name} ({identifier or name}); remove one of them'; continue
+        if twin:
+            skipped[label] = f'{path.name}: the same session as {twin.name} ({identifier or name}); remove one of them'
+            continue
         if identifier: seen[identifier] = path
         raws[name] = Raw(partial(read, path, **options), (path,), subject)
     return raws, skipped
@@ -563,7 +585,8 @@ def load(
     "The sessions of a folder; what is none is listed in `skipped`; raises FileNotFoundError where there is none, ValueError for a mistyped option."
     root = Path(root).expanduser()
     options = dict(field=choose('field', field, FIELDS), part=choose('part', part, PARTS), min_frames=min_frames, max_frames=max_frames)
-    paths = sorted(root.rglob('*.nwb'), key=lambda p: (not parse_name(p), p)); chosen = selected(paths, select)
+    paths = sorted(root.rglob('*.nwb'), key=lambda p: (not parse_name(p), p))
+    chosen = selected(paths, select)
     raws, skipped = _sort_out(chosen, options)
     if not raws: raise FileNotFoundError(f'{root}: no session among {len(chosen)} NWB files selected of {len(paths)}. ' + '; '.join(list(skipped.values())[:5]))
     out = _holding_out(held_out, [r.subject for r in raws.values()])
@@ -581,7 +604,6 @@ def check_download(
     root, # folder of the NWB files, searched with its subfolders
 ): # pandas DataFrame: mouse, area, files, sessions, damaged, GB
     "What a folder holds of the release, by mouse and region; prints how much that is of the whole and which files do not open; raises FileNotFoundError."
-    import pandas as pd
     root = Path(root).expanduser()
     if not root.is_dir(): raise FileNotFoundError(f'{root}: no such folder')
     files = [{'mouse': '?', 'area': '-'} | {k: v for k, v in parse_name(p).items() if k in ('mouse', 'area')} | {'name': p.name, 'state': _state(p), 'GB': p.stat().st_size/1e9} for p in sorted(root.rglob('*.nwb'))]

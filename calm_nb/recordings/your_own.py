@@ -91,7 +91,10 @@ def _fit(spans, segments, T, who):
         elif a >= b: why = 'without frames'
         elif not ((segments[:, 0] <= a) & (b <= segments[:, 1])).any(): why = 'across a pause or frames without data'
         elif a < last: why = 'frames shared with the trial before'
-        else: kept.append(i); last = b; continue
+        else:
+            kept.append(i)
+            last = b
+            continue
         reasons.setdefault(why, []).append(int(i))
     said = [f'{len(v)} of {len(spans)} trials left out, {why} (numbers {sorted(v)[:8]}{" …" if len(v) > 8 else ""}, 0-based)' for why, v in reasons.items()]
     if not kept: raise RecordingError(f'{who}: none of {len(spans)} trials fits the {T} frames; {"; ".join(said) or "the list is empty"}. Check that they are in the unit you meant (frames or s), or leave them out for windows')
@@ -150,7 +153,8 @@ def _one_behaviour(name, value, stamps, who):
     if x.dtype.kind not in 'biuf' or x.ndim not in (1, 2) or not x.size: return {}, [f'behaviour {name} of type {x.dtype}, shape {x.shape} is no series of numbers: left out']
     notes = []
     if own:
-        t = np.asarray(value[0], float).ravel(); m = min(len(t), len(x))
+        t = np.asarray(value[0], float).ravel()
+        m = min(len(t), len(x))
         if len(t) != len(x): notes.append(f'behaviour {name}: {len(t)} times for {len(x)} samples: the first {m} are used')
         t, x = t[:m], x[:m]
         if m == T and np.allclose(t, stamps, rtol=0, atol=1e-3*np.diff(stamps).min(initial=1)): return _flat_columns(name, x), notes
@@ -187,7 +191,9 @@ def _mend(traces, nan, who):
     blank = bad.all(1)
     if blank.any():
         notes.append(f'{blank.sum()} of {len(x)} frames are NaN in every neuron: they are in no segment')
-        _hold(x, blank); bad = ~np.isfinite(x); bad[blank] &= dead
+        _hold(x, blank)
+        bad = ~np.isfinite(x)
+        bad[blank] &= dead
     some = bad.any(0)
     keep = ~(some if nan == 'drop' else dead)
     if not keep.any(): raise RecordingError(f"{who}: each of the {x.shape[1]} neurons is NaN or infinite somewhere; pass nan='interpolate'")
@@ -236,14 +242,18 @@ def _build(x, rate, trials, behaviour, neurons, trial_info, timestamps, window, 
     _check_axes(x, timestamps, behaviour, neurons, who)
     neurons = _check_rows(neurons, x.shape[1], 'neurons', who)
     x, keep, recorded, notes = _mend(x, nan, who)
-    stamps, rate, pause, more = _clock(len(x), rate, timestamps, start, who); notes += more
+    stamps, rate, pause, more = _clock(len(x), rate, timestamps, start, who)
+    notes += more
     segments = _segments(recorded if good is None else recorded & good(stamps), pause)
     if not len(segments): raise RecordingError(f'{who}: no frame can be used: each is NaN or in an invalid interval')
     spans, columns = _cut(trials, trial_times, events, before, after, stamps, rate, who)
-    parts, more = _trials_and_info(spans, columns, trial_info, segments, len(x), window, who); notes += more
+    parts, more = _trials_and_info(spans, columns, trial_info, segments, len(x), window, who)
+    notes += more
     values = {}
     for name, value in (behaviour or {}).items():
-        one, more = _one_behaviour(str(name), value, stamps, who); values |= one; notes += more
+        one, more = _one_behaviour(str(name), value, stamps, who)
+        values |= one
+        notes += more
     return dict(traces=x, rate=rate, segments=segments, behaviour=values, neurons={k: v[keep] for k, v in neurons.items()}, **parts), notes
 
 # %% ../../nbs/01d_your_own.ipynb #84c179aa
@@ -299,11 +309,14 @@ def dff(
 ) -> np.ndarray: # (T, N) float32, dF/F; NaN where F is NaN or the baseline is at or below 0
     "Relative change of fluorescence (F - b)/b over a running baseline b; raises ValueError for an unknown baseline, RecordingError for a bad rate."
     choose('baseline', baseline, BASELINES)
-    F = np.asarray(F); out = np.empty(F.shape, np.float32)
+    F = np.asarray(F)
+    out = np.empty(F.shape, np.float32)
     width = max(1, int(seconds*_positive(rate, 'dff')))
     for a in range(0, F.shape[1], 256):
         x = np.array(F[:, a:a+256], np.float64)
-        bad = ~np.isfinite(x); lost = bad.all(0); x[:, lost] = 0
+        bad = ~np.isfinite(x)
+        lost = bad.all(0)
+        x[:, lost] = 0
         _bridge(x, bad & ~lost)
         b = _baseline(x, width, baseline, sigma, percentile)
         with np.errstate(divide='ignore', invalid='ignore'): out[:, a:a+256] = np.where(bad | (b <= 0), np.nan, (x - b)/b)
@@ -365,7 +378,8 @@ def _fs_in_pickle(path):
             for code, value, _ in pickletools.genops(f):
                 if code.name in _SILENT_CODES:
                     if last == 'fs' and code.name != 'FRAME': memo.add(count if code.name == 'MEMOIZE' else value)
-                    count += code.name == 'MEMOIZE'; continue
+                    count += code.name == 'MEMOIZE'
+                    continue
                 if last == 'fs': found.add(float(value) if code.name in _NUMBER_CODES else None)
                 last = value if isinstance(value, str) else 'fs' if 'GET' in code.name and value in memo else None
     except Exception: return None # whatever it is, the rate cannot be had from it
@@ -435,7 +449,8 @@ def _rate_of(folders, rate):
 def _join_planes(folders, signal, neucoeff, cells_only, rate, baseline):
     "Traces (T, N), columns of the neurons, and notes."
     planes = {k: _one_plane(f, signal, neucoeff, cells_only) for k, f in folders.items()}
-    lengths = {k: len(x) for k, (x, _, _) in planes.items()}; T = min(lengths.values())
+    lengths = {k: len(x) for k, (x, _, _) in planes.items()}
+    T = min(lengths.values())
     notes = [f'planes hold {", ".join(map(str, lengths.values()))} frames (frames dropped at the end): cut to the first {T}'] if len(set(lengths.values())) > 1 else []
     x = np.concatenate([x[:T] for x, _, _ in planes.values()], 1)
     names = [k for k in ('roi', 'probability') if all(k in c for _, c, _ in planes.values())]
@@ -460,7 +475,8 @@ def from_suite2p(
     **given, # as in `from_arrays`: trial_times, behaviour, window, …
 ) -> Recording:
     "A Suite2p folder; raises NotThisFormat, DamagedFile or RecordingError that name the file."
-    choose('signal', signal, SIGNALS); choose('baseline', baseline, BASELINES)
+    choose('signal', signal, SIGNALS)
+    choose('baseline', baseline, BASELINES)
     folders = _planes(folder, plane)
     rate, notes = _rate_of(list(folders.values()), rate)
     x, neurons, more = _join_planes(folders, signal, neucoeff, cells_only, rate, baseline)
@@ -491,7 +507,8 @@ def _caiman_traces(f, place, signal, path):
     found = {k: _unless_none(f, place + k, path, 2) for k in CAIMAN if signal in (None, k)}
     have = [k for k, x in found.items() if x is not None]
     if not have: raise RecordingError(f'{path}: {signal or "F_dff, C and S"} {"was" if signal else "were"} not computed; choose another signal= of {", ".join(CAIMAN)}')
-    key = have[0]; x = found[key]
+    key = have[0]
+    x = found[key]
     shape = _unless_none(f, place + 'A/shape', path, 1)
     components = int(shape[1]) if shape is not None and len(shape) == 2 and abs(shape[1]) < 2**31 else None
     if components == x.shape[1] != x.shape[0]: raise RecordingError(f'{path}: {key} of shape {x.shape} for {components} components; expected (components, frames): the file was written transposed')
@@ -545,7 +562,9 @@ def _nwb(path):
 def _label(item):
     "Path of an object in its file: 'ophys/DfOverF/RoiResponseSeries'."
     names, top = [], item
-    while top.parent is not None: names.append(top.name); top = top.parent
+    while top.parent is not None:
+        names.append(top.name)
+        top = top.parent
     return '/'.join(reversed(names))
 
 def _values(data, who):
@@ -655,9 +674,12 @@ def _pull_behaviour(nwb, path):
     for item in [o for o in nwb.objects.values() if _is_behaviour(o, nwb)]:
         label, shape = _label(item), tuple(np.shape(item.data))
         if not 1 <= len(shape) <= 2 or (len(shape) == 2 and shape[1] > 16) or np.prod(shape, dtype=object) > _LONGEST or not shape[0]:
-            notes.append(f'{label} of shape {shape} is no series of behaviour: left out'); continue
+            notes.append(f'{label} of shape {shape} is no series of behaviour: left out')
+            continue
         x = _values(item.data, path)
-        if x.dtype.kind not in 'biuf': notes.append(f'{label} holds no numbers: left out'); continue
+        if x.dtype.kind not in 'biuf':
+            notes.append(f'{label} holds no numbers: left out')
+            continue
         if item.timestamps is not None: t = _values(item.timestamps, path).astype(float)
         else: t = float(item.starting_time or 0) + np.arange(len(x))/_positive(item.rate, f'{path}, {label}')
         name = item.name if item.name not in found else label.replace('/', '_')
@@ -806,9 +828,12 @@ def _mat(path):
 def _csv(path):
     "A table; without a header its columns are numbers."
     import pandas as pd
-    path = Path(path); sep = '\t' if path.suffix.lower() == '.tsv' else ','
+    path = Path(path)
+    sep = '\t' if path.suffix.lower() == '.tsv' else ','
     def number(word):
-        try: float(word); return True
+        try:
+            float(word)
+            return True
         except ValueError: return False
     with reading(path):
         with open(path, encoding='utf-8') as f: first = f.readline(1_000_000).strip().split(sep)
@@ -833,7 +858,8 @@ def from_file(
     **given, # as in `from_arrays`: trial_times, behaviour, window, units, …
 ) -> Recording:
     "Traces in a file of plain arrays; raises NotThisFormat, DamagedFile or RecordingError that name the file."
-    path = Path(path); suffix = path.suffix.lower()
+    path = Path(path)
+    suffix = path.suffix.lower()
     if not path.is_file(): raise FileNotFoundError(f'{path}: no such file (expected arrays)')
     if suffix == '.npy': parts = {'traces': _npy(path, 2)}
     elif suffix in ('.csv', '.tsv'): parts = _csv_arrays(path)
@@ -863,7 +889,8 @@ def kind_of(
     path, # a file or folder
 ) -> str: # 'NWB', 'Suite2p', 'CaImAn' or 'arrays'
     "What a file or folder is, by its content; raises NotThisFormat for anything else, FileNotFoundError, DamagedFile."
-    path = Path(path); suffix = path.suffix.lower()
+    path = Path(path)
+    suffix = path.suffix.lower()
     if path.is_dir():
         if _is_zarr(path): raise NotThisFormat(f'{path}: a Zarr folder; NWB is read here from HDF5 files: export it with hdmf-zarr (NWBZarrIO to NWBHDF5IO)')
         if _is_suite2p(path) or (path/'suite2p').is_dir(): return 'Suite2p'
@@ -874,7 +901,7 @@ def kind_of(
     with reading(path): hdf5 = h5py.is_hdf5(path)
     if hdf5: return _kind_of_h5(path)
     if suffix in ('.npy', '.npz', '.csv', '.tsv', '.mat'): return 'arrays'
-    why = f'{suffix or "no"} suffix but not HDF5 inside' if suffix in SUFFIXES else f'nothing this library reads'
+    why = f'{suffix or "no"} suffix but not HDF5 inside' if suffix in SUFFIXES else 'nothing this library reads'
     raise NotThisFormat(f'{path}: {why}; expected NWB, a Suite2p folder, CaImAn .hdf5, or arrays in .npy .npz .csv .tsv .mat .h5')
 
 # %% ../../nbs/01d_your_own.ipynb #fd61249b
@@ -936,12 +963,15 @@ def _walk(root):
     "Recordings below a folder, and why everything else is skipped."
     kept, skipped = [], {}
     for place, folders, files in os.walk(root):
-        place = Path(place); folders[:] = sorted(d for d in folders if not d.startswith('.'))
+        place = Path(place)
+        folders[:] = sorted(d for d in folders if not d.startswith('.'))
         items = [place] if _is_suite2p(place) or _is_zarr(place) else [place/f for f in sorted(files) if not f.startswith('.')]
         if items == [place]: folders.clear()
         for path in items:
             if re.search(r'\.(trials|behaviou?r)\.csv$', path.name): continue
-            try: kind_of(path); kept.append(path)
+            try:
+                kind_of(path)
+                kept.append(path)
             except RecordingError as error: skipped[str(path.relative_to(root))] = str(error)
     return kept, skipped
 

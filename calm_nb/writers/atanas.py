@@ -49,7 +49,9 @@ def write_labels(
 ) -> Path: # `path`
     "Write or extend a file of NeuroPAL labels in the release's format; raises RecordingError for a file that is there and holds none."
     path, data = Path(path), {}
-    if path.is_file() and read_labels(path): d = _load_json(path); data = d.get('data', d)
+    if path.is_file() and read_labels(path):
+        d = _load_json(path)
+        data = d.get('data', d)
     for uid, columns in labels.items():
         rows = zip(columns['label'], columns.get('neuron_class', columns['label']), columns.get('label_confidence', np.full(len(columns['label']), 5.)))
         data[uid] = {'idx_neuron-label': {str(i): {'label': str(l), 'neuron_class': str(c), 'LR': 'undefined', 'DV': 'undefined', 'region': '', 'roi_id': [i], 'confidence': float(s)}

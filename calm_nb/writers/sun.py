@@ -27,7 +27,8 @@ def _write_array(folder, x, chunks):
     _write_meta(folder, x.shape, chunks, x.dtype.str, '' if x.dtype.kind == 'U' else 0)
     for at in itertools.product(*[range(-(-s//c)) for s, c in zip(x.shape, chunks)]):
         part = x[tuple(slice(i*c, (i + 1)*c) for i, c in zip(at, chunks))]
-        block = np.zeros(chunks, x.dtype); block[tuple(map(slice, part.shape))] = part
+        block = np.zeros(chunks, x.dtype)
+        block[tuple(map(slice, part.shape))] = part
         (folder/'.'.join(map(str, at))).write_bytes(blosc.encode(block))
 
 # %% ../../nbs/02c_write_sun.ipynb #abce42e9
@@ -176,13 +177,17 @@ def write_zarr(
     animals, out = {}, []
     for r in recordings: animals.setdefault(r.subject, []).append(r)
     for subject, sessions in animals.items():
-        folder = Path(root)/f'{subject}.zarr'; draft = folder.with_name(f'.{folder.name}.part')
+        folder = Path(root)/f'{subject}.zarr'
+        draft = folder.with_name(f'.{folder.name}.part')
         for k, r in enumerate(sessions):
             c = _content(r, signals)
             if spoil and r is sessions[-1]: spoil(c)
             _write_session(draft, k, c, chunks)
         _write_array(draft/'data_paths', np.array([r.session.removeprefix(f'{subject}-') for r in sessions]), (len(sessions),))
-        _write_groups(draft); (draft/'.zattrs').write_text('{"calm_nb_standin": true}')
-        shutil.rmtree(folder, ignore_errors=True); os.replace(draft, folder); out.append(folder)
+        _write_groups(draft)
+        (draft/'.zattrs').write_text('{"calm_nb_standin": true}')
+        shutil.rmtree(folder, ignore_errors=True)
+        os.replace(draft, folder)
+        out.append(folder)
         if damage: damage(folder, len(sessions) - 1)
     return out

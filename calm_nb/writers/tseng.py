@@ -43,7 +43,8 @@ def _put_plane(f, r, k, chosen, stamps, multi):
     fall = np.maximum(np.diff(x, axis=0, prepend=.9*x[:1]) + .1*np.r_[x[:1], x[:-1]], 0)
     x, fall, stamps = (x, fall, stamps[k::_STEP]) if multi else (np.repeat(x, _STEP, 0), np.repeat(fall, _STEP, 0), stamps*2000)
     deconvolved, dff = FIELDS['deconvolved'][0].format(k), FIELDS['dff'][0].format(k)
-    _series(f, deconvolved, fall, stamps); _series(f, dff, x, deconvolved)
+    _series(f, deconvolved, fall, stamps)
+    _series(f, dff, x, deconvolved)
     rois, n = f.create_group(_ROIS.format(k)), len(chosen)
     back = {v: a for a, v in _AREAS.items()}
     _text_column(rois, 'area', [back.get(v, v) for v in np.asarray(r.neurons.get('region', [r.meta.get('field', 'V1')]*len(r.traces[0])))[chosen].tolist()])
@@ -114,6 +115,7 @@ def write_nwb(
         _put_general(f, r, planes, multi, identifier or f'Mouse_{r.subject}_session_{r.session}')
         stamps = _put_behaviour(f, r, multi)
         for k in range(planes): _put_plane(f, r, k, np.flatnonzero(plane == k), stamps, multi)
-        _put_trials(f, r, stamps); _put_epochs(f, r, stamps)
+        _put_trials(f, r, stamps)
+        _put_epochs(f, r, stamps)
         if oddity: oddity(f)
     return Path(path)

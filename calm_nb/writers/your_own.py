@@ -26,7 +26,8 @@ def write_suite2p(
     folder, rng = Path(folder), np.random.default_rng(seed)
     plane = np.asarray(recording.neurons.get('plane', np.zeros(recording.traces.shape[1], int)))
     for k in np.unique(plane):
-        x = 100*(1 + recording.traces[:, plane == k].T); x = np.concatenate([x[:1]*0 + 90, x]).astype(np.float32)
+        x = 100*(1 + recording.traces[:, plane == k].T)
+        x = np.concatenate([x[:1]*0 + 90, x]).astype(np.float32)
         neuropil = (40 + 5*rng.normal(size=(len(x), 1)) + 5*rng.normal(size=x.shape)).astype(np.float32)
         files = {'F': x + np.float32(.7)*neuropil, 'Fneu': neuropil, 'spks': np.maximum(np.diff(x, axis=1, prepend=x[:, :1]), 0),
                  'iscell': np.stack([np.arange(len(x)) > 0, np.linspace(.1, .9, len(x))], 1).astype(np.float64),
@@ -43,14 +44,16 @@ def write_caiman(
     root: bool=False, # estimates at the root, as in older files
 ) -> Path: # `path`
     "Write a recording as CaImAn would: (components, frames), the last component rejected, None as the text 'NoneType'."
-    x = recording.traces.T.astype(np.float64); x = np.concatenate([x, x[:1]*0 + .3])
+    x = recording.traces.T.astype(np.float64)
+    x = np.concatenate([x, x[:1]*0 + .3])
     place, n = '' if root else 'estimates/', len(x)
     with atomic_path(path) as draft, h5py.File(draft, 'w') as f:
         f.attrs['calm_nb_standin'] = 'synthetic recording, written by calm_nb'
         fields = {'C': 50*x, 'S': np.maximum(np.diff(x, axis=1, prepend=0), 0), 'F_dff': x if fdff else 'NoneType', 'idx_components': np.arange(n - 1), 'idx_components_bad': np.array([n - 1]),
                   'A/data': np.ones(n), 'A/indices': np.arange(n), 'A/indptr': np.arange(n + 1), 'A/shape': np.array([4096, n]), 'dview': 'NoneType'}
         for name, value in fields.items(): f[place + name] = value
-        f['params/data/fr'] = float(recording.rate); f['params/data/decay_time'] = .4
+        f['params/data/fr'] = float(recording.rate)
+        f['params/data/decay_time'] = .4
         f['dims'] = np.array([64, 64])
     return Path(path)
 
@@ -61,7 +64,8 @@ def _imaging(nwb, recording, pynwb):
     plane = nwb.create_imaging_plane(name='plane', optical_channel=optics, description='one plane', device=nwb.create_device('microscope'),
         excitation_lambda=920., indicator='GCaMP6s', location=str(recording.meta.get('field', 'unknown')))
     ophys = nwb.create_processing_module('ophys', 'traces')
-    segmentation = pynwb.ophys.ImageSegmentation(); ophys.add(segmentation)
+    segmentation = pynwb.ophys.ImageSegmentation()
+    ophys.add(segmentation)
     table = segmentation.create_plane_segmentation(name='cells', description='ROIs', imaging_plane=plane)
     for i in range(recording.traces.shape[1]): table.add_roi(pixel_mask=[(i, i, 1.)])
     for k, v in recording.neurons.items():
