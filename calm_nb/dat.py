@@ -19,7 +19,7 @@ from .core import *
 from .layers import Attention, Dropout, FeedForward, KVCache, attention_core, init_weights
 from .nq import NQ, changed, corpus_key, detokenize, session_key, tokenize
 from .store import store_folder
-from .training import (TrainConfig, fingerprint, fit, load_pretrained, mean_over_processes, only_training, precision_context, process, resolve_precision,
+from .training import (TrainConfig, fingerprint, fit, found_or_made, load_pretrained, mean_over_processes, only_training, precision_context, process, resolve_precision,
                               save_pretrained)
 
 # %% ../nbs/04_dat.ipynb #b4f990cb
@@ -748,12 +748,11 @@ def dat_for(
     usual = {k: p.default for k, p in inspect.signature(train_dat).parameters.items()}
     options = {k: v for k, v in options.items() if v != usual[k]}
     about = dict(config=changed(config), training=changed(training), options=options, nq=nq.key, corpus=corpus_key(corpus), held_out=corpus_key(corpus, corpus.held_out))
-    folder = None if in_test() else run_folder(corpus.name, scale, seed, f'dat-{config_key(about, VERSION)}')
-    if folder and (folder/'config.json').exists(): return load_dat(folder)
-    dat = train_dat(nq, [corpus[n] for n in corpus.held_in], config, training, folder, **options)
-    if corpus.held_out: adapt(dat, nq, [corpus[n] for n in corpus.held_out], adapt_training(training), folder and folder/'adapt', **options)
-    if folder and not process()[0]: save_dat(dat, folder)
-    return dat
+    def make(folder):
+        dat = train_dat(nq, [corpus[n] for n in corpus.held_in], config, training, folder, **options)
+        new = [corpus[n] for n in corpus.held_out]
+        return adapt(dat, nq, new, adapt_training(training), folder and folder/'adapt', **options) if new else dat
+    return found_or_made(corpus.name, scale, seed, f'dat-{config_key(about, VERSION)}', load_dat, make, save_dat)
 
 def adapt_training(
     training: TrainConfig, # of the pretraining

@@ -38,7 +38,7 @@ from .decode import pass_bytes
 from .forecast import ask, horizon_trials, model_color, panel_letter, trial_batches, trial_corr
 from .look import dprime, window_means
 from .nq import changed, tokenize
-from .training import fingerprint
+from .training import fingerprint, found_or_made
 
 # %% ../nbs/06a_analysis.ipynb #0ce1126c
 @dataclass(frozen=True)
@@ -206,11 +206,8 @@ def tables_for(
     "The model with tables relearned for all sessions together: found in the run folder or learned now; under test nothing is kept."
     training = replace(adapt_training(replace(training or dat_preset(scale)[1], seed=seed)), eval_every=0)
     about = dict(sd=READING_SD, training=changed(training), options=options, model=fingerprint(calm.nq, calm.dat), sessions=list(corpus.names))
-    folder = None if in_test() else run_folder(corpus.name, scale, seed, f'tables-{config_key(about, 1)}')
-    if folder and (folder/'config.json').exists(): return load_dat(folder)
-    dat = relearn(calm, [corpus[n] for n in corpus.names], training, folder and folder/'adapt', **options)
-    if folder: save_dat(dat, folder)
-    return dat
+    make = lambda folder: relearn(calm, [corpus[n] for n in corpus.names], training, folder and folder/'adapt', **options)
+    return found_or_made(corpus.name, scale, seed, f'tables-{config_key(about, 1)}', load_dat, make, save_dat)
 
 # %% ../nbs/06a_analysis.ipynb #e7f51f49
 def preference(

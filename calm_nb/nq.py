@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from einops import rearrange
 from .core import *
 from .layers import Block, init_weights
-from .training import (TrainConfig, fingerprint, fit, from_first, load_pretrained, mean_over_processes, precision_context, process,
+from .training import (TrainConfig, fingerprint, fit, found_or_made, from_first, load_pretrained, mean_over_processes, precision_context, process,
                               save_pretrained)
 
 # %% ../nbs/03_nq.ipynb #dcd1ca24
@@ -605,13 +605,11 @@ def nq_for(
     preset = nq_preset(scale)
     config, training = config or preset[0], replace(training or preset[1], seed=seed)
     key = config_key(dict(config=changed(config), training=changed(training), corpus=corpus_key(corpus)), VERSION)
-    folder = None if in_test() else run_folder(corpus.name, scale, seed, f'nq-{key}')
-    if folder and (folder/'config.json').exists(): return load_nq(folder)
-    sessions = [corpus[n] for n in corpus.held_in]
-    nq = train_nq(sessions, config, training, folder, TRACES[scale])
-    nq.key = key
-    if folder and not process()[0]: save_nq(nq, folder)
-    return nq
+    def make(folder):
+        nq = train_nq([corpus[n] for n in corpus.held_in], config, training, folder, TRACES[scale])
+        nq.key = key
+        return nq
+    return found_or_made(corpus.name, scale, seed, f'nq-{key}', load_nq, make, save_nq)
 
 # %% ../nbs/03_nq.ipynb #46139842
 def reconstruction_table(

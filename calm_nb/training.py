@@ -4,7 +4,8 @@
 __all__ = ['PRECISIONS', 'FORMAT_VERSION', 'PEAKS', 'TrainConfig', 'learning_rate', 'decay_groups', 'only_training',
            'clip_gradients', 'WeightAverage', 'seed_step', 'save_tensors', 'check_format', 'load_tensors',
            'save_pretrained', 'load_pretrained', 'fingerprint', 'beside', 'process', 'mean_over_processes',
-           'from_first', 'resolve_precision', 'precision_context', 'peak_flops', 'FitResult', 'fit', 'fit_together']
+           'from_first', 'found_or_made', 'resolve_precision', 'precision_context', 'peak_flops', 'FitResult', 'fit',
+           'fit_together']
 
 # %% ../nbs/00b_training.ipynb #8317254d
 import concurrent.futures, contextlib, hashlib, itertools, json, math, multiprocessing, os, threading, time, warnings
@@ -306,6 +307,23 @@ def from_first(
 def _shared_device():
     "Where tensors must be that processes exchange."
     return torch.device('cuda', torch.cuda.current_device()) if torch.distributed.get_backend() == 'nccl' else torch.device('cpu')
+
+# %% ../nbs/00b_training.ipynb #0de2a8eb
+def found_or_made(
+    dataset: str, # name
+    scale: str, # one of SCALES
+    seed: int,
+    name: str, # of its folder in the run folder: what it is, and the key of all it depends on
+    load, # load(folder) -> what was saved
+    make, # make(folder, or None under test) -> it, trained now
+    save, # save(it, folder), which ends with config.json
+):
+    "What a run trained, found or made now; only the first process of several writes."
+    folder = None if in_test() else run_folder(dataset, scale, seed, name)
+    if folder and (folder/'config.json').exists(): return load(folder)
+    made = make(folder)
+    if folder and not process()[0]: save(made, folder)
+    return made
 
 # %% ../nbs/00b_training.ipynb #45a15ba9
 @dataclass
