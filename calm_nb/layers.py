@@ -146,7 +146,7 @@ class Dropout(nn.Module):
         x: Tensor, # any shape
     ) -> Tensor: # x/(1 - p), or 0
         if not self.training or not self.p: return x
-        if x.device.type != 'cpu' or x.numel() < 3*2**16: return F.dropout(x, self.p) # small masks: torch's own draws
+        if x.device.type != 'cpu' or x.numel() < 2**18: return F.dropout(x, self.p) # small masks: torch's own draws
         return x*byte_mask(x.shape, self.level)
 
     def extra_repr(self): return f'p={self.p}'
