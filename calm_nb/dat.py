@@ -106,10 +106,10 @@ class SignedCoupling(NeuralAxis, coupling='signed'):
     ) -> Tensor: # (B, N, T, d)
         v = self.value(x)
         if self.training and self.dropout: v = v*F.dropout(v.new_ones(*v.shape[:2], 1, 1), self.dropout)
-        v = rearrange(v, 'b n t (h e) -> h n (b t e)', h=self.heads)
+        v = v.unflatten(-1, (self.heads, -1)).permute(3, 1, 0, 2, 4).flatten(2) # (heads, N, B T e)
         if not torch.compiler.is_compiling(): factors = self.multiplied(factors) # compiled, there is one graph for all N
         y = factors[0] @ v if len(factors) == 1 else factors[0] @ (factors[1] @ v)
-        return self.out(rearrange(y, 'h n (b t e) -> b n t (h e)', b=x.shape[0], t=x.shape[2]))
+        return self.out(y.unflatten(2, (x.shape[0], x.shape[2], -1)).permute(2, 1, 3, 0, 4).flatten(3))
 
     def multiplied(self, factors):
         "A itself, where the population is so small that it is the shorter way."

@@ -35,9 +35,9 @@ def apply_rope(
     return torch.cat([a*cos - b*sin, b*cos + a*sin], -1)
 
 @lru_cache(maxsize=512)
-def step_angles(start, stop, dim, device):
+def step_angles(start, stop, dim, device, dtype=torch.float32):
     "rope_angles of the steps start … stop - 1, computed once: training and rollouts ask for the same ones again and again."
-    with torch.inference_mode(False): return rope_angles(torch.arange(start, stop, device=device), dim)
+    with torch.inference_mode(False): return tuple(a.to(dtype) for a in rope_angles(torch.arange(start, stop, device=device), dim))
 
 # %% ../nbs/00a_layers.ipynb #4ad08384
 class KVCache:
@@ -70,9 +70,9 @@ class KVCache:
 
 # %% ../nbs/00a_layers.ipynb #88b149e1
 def attention_core(q, k, v, **options):
-    "SDPA, in fp32 for training on a CPU: its bf16 kernel is many times slower backward."
+    "SDPA, in fp32 for training on a CPU and for a few queries: its bf16 kernel is many times slower backward, and slower forward below 16 queries."
     if q.device.type != 'cpu': return F.scaled_dot_product_attention(q, k, v, **options)
-    if torch.is_grad_enabled(): q, k, v = q.float(), k.float(), v.float()
+    if torch.is_grad_enabled() or 1 < q.shape[2] < 16: q, k, v = q.float(), k.float(), v.float()
     with torch.autocast('cpu', enabled=False): return F.scaled_dot_product_attention(q, k, v, **options)
 
 class Attention(nn.Module):
@@ -94,35 +94,36 @@ class Attention(nn.Module):
         cache: KVCache=None, # earlier positions; x continues them
     ) -> Tensor: # (B, S, d)
         start = cache.used if cache else 0
-        angles = self.angles(start, start + x.shape[1], x.shape[-1]//self.heads, x.device) if self.rope else None
+        steps = start, start + x.shape[1]
         train_half = x.device.type == 'cpu' and torch.is_autocast_enabled('cpu') and torch.is_grad_enabled()
-        q, k, v = (self.split_on_cpu if train_half else self.split)(x, angles)
+        q, k, v = (self.split_on_cpu if train_half else self.split)(x, steps)
         if cache: k, v = cache.append(k, v)
-        return self.out(rearrange(self.attend(q, k, v, start), 'b h s d -> b s (h d)'))
+        return self.out(self.attend(q, k, v, start).transpose(1, 2).flatten(2))
 
-    def split(self, x, angles):
+    def split(self, x, steps):
         "Queries, keys and values of all heads, each (B, heads, S, D)."
-        qkv = rearrange(self.qkv(x), 'b s (three h d) -> three b h s d', three=3, h=self.heads)
-        if not angles: return qkv.unbind(0)
+        qkv = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4) # rearrange would take a tenth of a rollout's step
+        if not self.rope: return qkv.unbind(0)
         qk, v = qkv.split((2, 1))
-        return *apply_rope(qk, *angles), v[0]
+        return *apply_rope(qk, *self.angles(*steps, qk.device, qk.dtype)), v[0]
 
-    def split_on_cpu(self, x, angles):
+    def split_on_cpu(self, x, steps):
         "The same for training with bf16 products on a CPU, in few passes over memory: pairs of coordinates side by side, turned as complex numbers, values by 1."
-        if not angles: qkv = self.qkv(x).float()
+        if not self.rope: qkv = self.qkv(x).float()
         else:
             rows, dim = torch.arange(3*x.shape[-1]), x.shape[-1]
             pairs = rows[:2*dim].view(2*self.heads, 2, -1).transpose(1, 2).flatten()
             y = F.linear(x, self.qkv.weight[torch.cat([pairs, rows[2*dim:]])]).float()
-            turn = torch.complex(*angles).repeat(1, 2*self.heads)
+            turn = torch.complex(*self.angles(*steps, x.device)).repeat(1, 2*self.heads)
             turn = torch.cat([turn, torch.ones_like(turn[:, :turn.shape[1]//2])], 1)
             qkv = torch.view_as_real(torch.view_as_complex(y.unflatten(-1, (-1, 2)))*turn).flatten(2)
         return rearrange(qkv, 'b s (three h d) -> three b h s d', three=3, h=self.heads).unbind(0)
 
-    def angles(self, start, stop, dim, device):
+    def angles(self, start, stop, device, dtype=torch.float32):
         "Kept ones, or in compiled code new ones: a graph cannot look into a cache."
+        dim = self.qkv.in_features//self.heads
         if torch.compiler.is_compiling(): return rope_angles(torch.arange(start, stop, device=device), dim)
-        return step_angles(start, stop, dim, device)
+        return step_angles(start, stop, dim, device, dtype)
 
     def attend(self, q, k, v, start, rows=16_384):
         "SDPA; a single new position sees everything cached, so it needs no mask. A GPU's kernels take a limited number of rows."
