@@ -13,7 +13,7 @@ import ast, json, re, statistics, sys
 from pathlib import Path
 
 LIMITS = {
-    'lines': 16103, 'longest line': 458, '% lines over 120': 7.4, 'syntax nodes a line': 13.7, 'function lines, median': 8,
+    'lines': 16116, 'longest line': 458, '% lines over 120': 7.5, 'syntax nodes a line': 13.7, 'function lines, median': 8,
     'function lines, 90 %': 16, 'function lines, most': 28, 'functions over 30': 0, 'public names': 843,
     'modules in circles': 0, '% tests or shown': 28.4, 'outputs without content': 0}
 ENFORCED = {'outputs without content', 'modules in circles', 'functions over 30'} # of LIMITS; the others are marked only
