@@ -2,12 +2,13 @@
 
 # %% auto #0
 __all__ = ['SCALES', 'PAPER_MEMORY', 'COLORS', 'choose', 'in_test', 'resolve_scale', 'seed_everything', 'best_device',
-           'fast_bf16', 'memory_budget', 'project_root', 'runs_root', 'run_folder', 'figure_folder', 'atomic_path',
-           'write_json', 'read_json', 'published_numbers', 'published_for', 'config_key', 'need', 'pearson', 'mse',
-           'r2', 'mean_sd', 'save_table', 'show_table', 'use_style', 'save_figure', 'mark_standin']
+           'fast_bf16', 'memory_budget', 'project_root', 'package_folder', 'python_path', 'cores', 'end_with_parent',
+           'runs_root', 'run_folder', 'figure_folder', 'atomic_path', 'write_json', 'read_json', 'published_numbers',
+           'published_for', 'config_key', 'need', 'pearson', 'mse', 'r2', 'mean_sd', 'save_table', 'show_table',
+           'use_style', 'save_figure', 'mark_standin']
 
 # %% ../nbs/00_core.ipynb #1e85bd86
-import atexit, contextlib, csv, dataclasses, difflib, functools, hashlib, importlib.util, json, os, random, re, tempfile
+import atexit, contextlib, csv, dataclasses, difflib, functools, hashlib, importlib.util, json, os, random, re, tempfile, threading, time
 from pathlib import Path
 import numpy as np
 
@@ -106,6 +107,27 @@ def project_root() -> Path: # absolute folder
     here = Path.cwd()
     return next((p for p in (here, *here.parents) if (p/'settings.ini').is_file()), here)
 
+# %% ../nbs/00_core.ipynb #db509e04
+def package_folder() -> Path: # of the library that is imported
+    "Where calm_nb lies."
+    return Path(importlib.util.find_spec('calm_nb').submodule_search_locations[0]).resolve()
+
+def python_path() -> str: # PYTHONPATH
+    "Of a child process that finds this library first."
+    return os.pathsep.join(filter(None, [str(package_folder().parent), os.environ.get('PYTHONPATH')]))
+
+def cores() -> int: # 2
+    "Processor cores that this process may use."
+    return len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1
+
+def end_with_parent():
+    "End this process when its parent has ended: it would go on beside its successor."
+    parent = os.getppid()
+    def watch():
+        while os.getppid() == parent: time.sleep(.5)
+        os._exit(1)
+    threading.Thread(target=watch, daemon=True).start()
+
 # %% ../nbs/00_core.ipynb #4fe67cf5
 @functools.cache
 def _test_runs():
@@ -190,9 +212,8 @@ def read_json(
 @functools.cache
 def published_numbers() -> tuple: # of dicts: table, study, dataset, part, row, column, value, sd, n, unit
     "Every number of the paper that a run can be compared with."
-    path = Path(importlib.util.find_spec('calm_nb').submodule_search_locations[0])/'published.csv'
     kinds = dict(value=float, sd=float, n=int)
-    with open(path, encoding='utf-8', newline='') as f:
+    with open(package_folder()/'published.csv', encoding='utf-8', newline='') as f:
         return tuple({k: kinds.get(k, str)(v) for k, v in row.items()} for row in csv.DictReader(f))
 
 def published_for(

@@ -181,8 +181,9 @@ class DualAxisBlock(nn.Module):
         self.norms, self.drop = nn.ModuleList(nn.LayerNorm(c.dim) for _ in range(3)), Dropout(c.dropout)
         self.temporal, self.ffn = Attention(c.dim, c.heads), FeedForward(c.dim, c.hidden)
         for kind in AXES.values(): setattr(self, kind.place, None)
-        self.places = tuple(AXES[name].place for name in axes_of(c.coupling))
-        for name, place in zip(axes_of(c.coupling), self.places): setattr(self, place, AXES[name](c))
+        kinds = [AXES[name] for name in axes_of(c.coupling)]
+        for kind in kinds: setattr(self, kind.place, kind(c))
+        self.places = tuple(kind.place for kind in kinds)
 
     @property
     def axes(self): return [getattr(self, place) for place in self.places]
@@ -286,6 +287,7 @@ class DAT(nn.Module):
     def prepare(self, identity: Tensor, kept: bool=False) -> list: # a tuple a block
         "What the neural axes make of the neurons' embeddings; `kept`: to serve many passes."
         return [block.prepare(identity, kept) for block in self.blocks]
+
     def features(self,
         z: Tensor, # (B, N, T) tokens
         session: str, # name

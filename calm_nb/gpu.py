@@ -7,8 +7,8 @@ __all__ = ['ITEMS', 'HOWS', 'BATCHES', 'LIMITS', 'STATUS', 'say', 'Bench', 'Item
            'speed_model', 'speed', 'question', 'couplings', 'rival', 'contestants', 'splits_of', 'forecast_piece',
            'named_calm', 'forecasts', 'save_forecasts', 'told', 'simulated', 'decode_piece', 'calm_heads', 'heads',
            'worms', 'laps', 'track_recording', 'track_corpus', 'brief', 'tracks', 'run_item', 'state_of', 'pack',
-           'package_root', 'child_environment', 'in_child', 'show_list', 'chosen_items', 'command', 'main', 'checked',
-           'places_of', 'run_list', 'run_one']
+           'child_environment', 'in_child', 'show_list', 'chosen_items', 'command', 'main', 'checked', 'places_of',
+           'run_list', 'run_one']
 
 # %% ../nbs/09a_gpu.ipynb #6eedc8a5
 import argparse, importlib.metadata, os, platform, re, signal, subprocess, sys, tempfile, threading, time
@@ -751,16 +751,10 @@ def pack(
     return path
 
 # %% ../nbs/09a_gpu.ipynb #5835e3bf
-def package_root() -> Path: # the folder that holds calm_nb/
-    "Where this library is, so that a child process finds the same one."
-    import calm_nb
-    return Path(calm_nb.__file__).resolve().parents[1]
-
 def child_environment() -> dict:
     "Variables of a child: the same library, run folders on, no display; threads that wait sleep."
-    path = os.pathsep.join([str(package_root()), os.environ.get('PYTHONPATH', '')]).rstrip(os.pathsep)
     mine = {k: v for k, v in os.environ.items() if k != 'IN_TEST'}
-    return dict(OMP_WAIT_POLICY='passive') | mine | dict(PYTHONPATH=path, MPLBACKEND='Agg')
+    return dict(OMP_WAIT_POLICY='passive') | mine | dict(PYTHONPATH=python_path(), MPLBACKEND='Agg')
 
 def in_child(
     arguments: list, # after `python -m calm_nb.gpu`

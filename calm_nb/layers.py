@@ -102,7 +102,7 @@ class Attention(nn.Module):
 
     def split(self, x, steps):
         "Queries, keys and values of all heads, each (B, heads, S, D)."
-        qkv = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4) # rearrange would take a tenth of a rollout's step
+        qkv = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4) # views: a rollout's step is many small operations
         if not self.rope: return qkv.unbind(0)
         qk, v = qkv.split((2, 1))
         return *apply_rope(qk, *self.angles(*steps, qk.device, qk.dtype)), v[0]

@@ -2,18 +2,18 @@
 
 # %% auto #0
 __all__ = ['PACKAGES', 'ITEMS', 'NEURONS', 'TESTS', 'PANELS', 'NOTES', 'WORDS', 'STYLE', 'DRAWN', 'SNAKEMAKE', 'Step', 'root_of',
-           'package_folder', 'code_of', 'modules_of', 'code_key', 'data_key', 'identity', 'record_of', 'intact',
-           'cores', 'threads', 'machine_class', 'side_by_side', 'environment', 'commit_of', 'failure_of', 'last_words',
-           'publish', 'share', 'parameters', 'started', 'run_step', 'note', 'Published', 'published', 'Ours', 'kind_of',
-           'read_csvs', 'rows_of', 'ours_of', 'data_of', 'obstacles', 'reading', 'attempt', 'origin', 'Line', 'pm',
-           'line_of', 'test_line', 'settings_published', 'settings_lines', 'data_lines', 'figure_line', 'report_lines',
-           'md_table', 'item_md', 'report_md', 'downloads_md', 'write_report', 'draw_tables', 'draw_interpret',
-           'redraw', 'relink', 'bar', 'notebook_page', 'front_page', 'pages', 'command_of', 'step_process',
-           'run_workflow', 'command', 'main']
+           'code_of', 'modules_of', 'code_key', 'data_key', 'identity', 'record_of', 'intact', 'threads',
+           'machine_class', 'side_by_side', 'environment', 'commit_of', 'failure_of', 'last_words', 'publish', 'share',
+           'parameters', 'started', 'run_step', 'note', 'Published', 'published', 'Ours', 'kind_of', 'read_csvs',
+           'rows_of', 'ours_of', 'data_of', 'obstacles', 'reading', 'attempt', 'origin', 'Line', 'pm', 'line_of',
+           'test_line', 'settings_published', 'settings_lines', 'data_lines', 'figure_line', 'report_lines', 'md_table',
+           'item_md', 'report_md', 'downloads_md', 'write_report', 'draw_tables', 'draw_interpret', 'redraw', 'relink',
+           'bar', 'notebook_page', 'front_page', 'pages', 'command_of', 'step_process', 'run_workflow', 'command',
+           'main']
 
 # %% ../nbs/09_paper.ipynb #56ea3cf2
 import argparse, ast, contextlib, hashlib, importlib.metadata, importlib.util, json, os, platform, re, shlex, shutil
-import subprocess, sys, threading, time
+import subprocess, sys, time
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -54,10 +54,6 @@ def root_of(
     return root/dataset if (root/dataset).is_dir() or any((root/d).is_dir() for d in SOURCES) else root
 
 # %% ../nbs/09_paper.ipynb #522bfd80
-def package_folder() -> Path: # of the library that is imported
-    "Where calm_nb lies."
-    return Path(importlib.util.find_spec('calm_nb').submodule_search_locations[0])
-
 def code_of(notebook) -> str: # path -> source
     "The code cells of a notebook, one after the other; its prose and outputs do not count."
     return '\n'.join(''.join(c['source']) for c in read_json(notebook)['cells'] if c['cell_type'] == 'code')
@@ -126,10 +122,6 @@ def intact(record) -> bool: # path
 # %% ../nbs/09_paper.ipynb #64a65781
 PACKAGES = ('torch', 'numpy', 'scipy', 'h5py', 'einops', 'scikit-learn', 'pandas', 'matplotlib',
             'accelerate', 'safetensors', 'papermill')
-
-def cores() -> int: # 2
-    "Processor cores that this process may use."
-    return len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1
 
 def threads() -> int: # of each step
     "Threads of a step: by the machine, not by what runs beside it; sums in another order differ in their last digits."
@@ -720,16 +712,9 @@ def command_of(step: Step) -> str: # for a shell; the record's path follows it
     "What runs a step in a process of its own."
     return shlex.join([sys.executable, '-m', 'calm_nb.paper', '--step', json.dumps(asdict(step)), machine_class()])
 
-def _end_with(parent):
-    "End this process when its parent has ended: it would train on beside its successor."
-    def watch():
-        while os.getppid() == parent: time.sleep(.5)
-        os._exit(1)
-    threading.Thread(target=watch, daemon=True).start()
-
 def step_process(step: str, machine: str, record: str): # as JSON, its class, path
     "What a process of the workflow does."
-    _end_with(os.getppid())
+    end_with_parent()
     step = Step(**json.loads(step))
     try: print(f'{step.name}: done, {run_step(step, record, machine)["seconds"]/60:.1f} min')
     except RuntimeError as error: sys.exit(str(error))
@@ -747,8 +732,7 @@ def run_workflow(
     plan = project_root()/'nbs'/'paper.smk'
     if not plan.is_file(): raise FileNotFoundError(f'{plan}: no workflow file; run this in the repository')
     cli, filelock = need('snakemake.cli', 'snakemake', 'the paper in one command'), need('filelock')
-    paths = [str(package_folder().parent), *filter(None, [os.environ.get('PYTHONPATH')])]
-    os.environ |= dict(PYTHONPATH=os.pathsep.join(paths), OMP_WAIT_POLICY='passive', PYTHONUNBUFFERED='1')
+    os.environ |= dict(PYTHONPATH=python_path(), OMP_WAIT_POLICY='passive', PYTHONUNBUFFERED='1')
     given = [f'{k}={json.dumps(v) if isinstance(v, list) else v}' for k, v in (config | dict(jobs=jobs)).items() if v]
     places = ['--snakefile', plan, '--directory', folder, '--cores', jobs*threads()]
     lock = contextlib.nullcontext() if dry else filelock.FileLock(str(folder/'driver.lock'), timeout=0)

@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 import h5py
 import numpy as np
-from .core import project_root
+from .core import python_path
 
 # %% ../nbs/00c_testing.ipynb #8b5a0cf2
 def _flip(data, rng):
@@ -178,8 +178,7 @@ def fuzz(
 # %% ../nbs/00c_testing.ipynb #2915f855
 def _settings(changes, rank, world, port):
     "Environment of one process of a group."
-    paths = [str(project_root()), os.environ.get('PYTHONPATH', '')]
-    made = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, paths)), CALM_NB_DEVICE='cpu')
+    made = dict(os.environ, PYTHONPATH=python_path(), CALM_NB_DEVICE='cpu')
     if world > 1:
         made |= dict(RANK=rank, LOCAL_RANK=rank, WORLD_SIZE=world, LOCAL_WORLD_SIZE=world, OMP_NUM_THREADS=1,
                      MASTER_ADDR='127.0.0.1', MASTER_PORT=port, GLOO_SOCKET_IFNAME='lo')

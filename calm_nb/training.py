@@ -8,7 +8,7 @@ __all__ = ['PRECISIONS', 'FORMAT_VERSION', 'PEAKS', 'TrainConfig', 'learning_rat
            'fit_together']
 
 # %% ../nbs/00b_training.ipynb #8317254d
-import concurrent.futures, contextlib, hashlib, itertools, json, math, multiprocessing, os, threading, time, warnings
+import concurrent.futures, contextlib, hashlib, itertools, json, math, multiprocessing, time, warnings
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 import numpy as np, torch
@@ -252,28 +252,26 @@ def fingerprint(
     return digest.hexdigest()[:16]
 
 # %% ../nbs/00b_training.ipynb #857a80e0
-class _Here(concurrent.futures.Executor):
-    "Calls at once, in this process."
-    def submit(self, f, /, *args, **kwargs):
-        future = concurrent.futures.Future()
-        future.set_result(f(*args, **kwargs))
-        return future
+def _at_once(f, /, *args, **kwargs):
+    "The future of a call that is over."
+    future = concurrent.futures.Future()
+    future.set_result(f(*args, **kwargs))
+    return future
 
-def _follow():
-    "In the other process: one thread for products, and an end when the first process is gone."
+def _beginning():
+    "What the other process does first."
+    end_with_parent()
     torch.set_num_threads(1)
-    gone = lambda: (multiprocessing.parent_process().join(), os._exit(1))
-    threading.Thread(target=gone, daemon=True).start()
 
 @contextlib.contextmanager
 def beside():
     "`submit(f, *args) -> future`: `f`, of a module, is called in another process meanwhile where a CPU has a core to spare; else here and at once."
-    cores, threads = len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count(), torch.get_num_threads()
-    if in_test() or cores < 2 or best_device().type != 'cpu':
-        yield _Here().submit
+    threads = torch.get_num_threads()
+    if in_test() or cores() < 2 or best_device().type != 'cpu':
+        yield _at_once
         return
-    other = concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context('spawn'), _follow)
-    torch.set_num_threads(min(threads, cores - 1))
+    other = concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context('spawn'), _beginning)
+    torch.set_num_threads(min(threads, cores() - 1))
     try: yield other.submit
     finally:
         other.shutdown(cancel_futures=True)
