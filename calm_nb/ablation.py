@@ -17,7 +17,7 @@ from .data import Corpus
 from .datasets import find_dataset, load
 from .nq import changed, corpus_key, nq_for, nq_preset, perplexity, reconstruction, tokenize
 from .dat import dat_for, dat_preset
-from .forecast import CalM, Forecast, Oracle, evaluate, horizon_trials, trial_batches, trial_corr, better, paired_test
+from .forecast import CalM, Forecast, Oracle, evaluate, horizon_trials, trial_batches, trial_corr, metric_of, paired_test
 from .baselines.forecast import baseline
 from .decode import CalMDecoder, Features, evaluate_decoder, head_preset, task_corpus
 
@@ -346,7 +346,7 @@ def against_reference(
     for (table, scale), part in chosen.groupby(['table', 'scale'], sort=False):
         base, wide = reference(table, scale).name, part.pivot(index=['session', 'seed'], columns='variant', values='value')
         for name in [n for n in part.variant.unique() if n != base and base in wide]:
-            n, *test, mark = paired_test((wide[name] - wide[base]).dropna(), better(metric))
+            n, *test, mark = paired_test((wide[name] - wide[base]).dropna(), metric_of(metric).better)
             rows.append((table, name, base, n, *test, 2/2**n, mark))
     return pd.DataFrame(rows, columns=['table', 'variant', 'reference', 'n', 'difference', 'in favour', 'p', 'least p', ''])
 

@@ -3,9 +3,9 @@
 # %% auto #0
 __all__ = ['MIN_HORIZON', 'LEVELS', 'METRICS', 'PUBLISHED', 'horizon_trials', 'trial_batches', 'Forecast', 'Forecaster',
            'distinct', 'memory_of', 'check_known', 'trial_corr', 'concat_corr', 'crps', 'forecast_crps',
-           'rank_histogram', 'coverage', 'pad_steps', 'step_corr', 'find_trials', 'Oracle', 'Metric', 'metric_label',
-           'better', 'Evaluation', 'ask', 'evaluate', 'join', 'score_batch', 'collect', 'score_table', 'curve_table',
-           'summary', 'common_metric', 'results', 'stars', 'paired_test', 'paired', 'forecast_example', 'model_color',
+           'rank_histogram', 'coverage', 'pad_steps', 'step_corr', 'find_trials', 'Oracle', 'Metric', 'metric_of',
+           'Evaluation', 'ask', 'evaluate', 'join', 'score_batch', 'collect', 'score_table', 'curve_table', 'summary',
+           'common_metric', 'results', 'stars', 'paired_test', 'paired', 'forecast_example', 'model_color',
            'draw_traces', 'label_traces', 'draw_steps', 'draw_bars', 'draw_calibration', 'draw_pairs',
            'figure_forecast', 'panel_letter', 'CalM', 'small_data', 'only', 'calm_for']
 
@@ -246,19 +246,13 @@ METRICS = dict(
     crps=Metric('CRPS (s.d.)', -1, forecast_crps),
     calibration=Metric('calibration error', -1))
 
-def metric_label(
-    metric: str, # of METRICS, or its form on shared frames
-) -> str: # its own name where it is not registered
-    "What a score is called on an axis."
-    found = METRICS.get(metric.removesuffix('_shared'))
-    return found.label + ', shared frames'*metric.endswith('_shared') if found else metric
-
-def better(
-    metric: str, # of METRICS, or its form on shared frames
-) -> int: # 1 or -1; 1 for a score that is not registered
-    "Which way a score improves."
-    found = METRICS.get(metric.removesuffix('_shared'))
-    return found.better if found else 1
+def metric_of(
+    name: str, # of METRICS, or its form on shared frames
+) -> Metric:
+    "A score by name; more is better of one that is not registered."
+    known = METRICS.get(name.removesuffix('_shared'), Metric(name))
+    shared = name.endswith('_shared') and known.label != name
+    return replace(known, label=f'{known.label}, shared frames') if shared else known
 
 # %% ../nbs/04c_forecast.ipynb #91ae0691
 @dataclass
@@ -449,7 +443,7 @@ def paired(
         wide = part.pivot(index=['session', 'seed'], columns='model', values='value')
         for model in [m for m in part.model.unique() if m not in (reference, 'Oracle')]:
             d = (wide[reference] - wide[model]).dropna()
-            rows.append((split, model, *paired_test(d, better(metric))))
+            rows.append((split, model, *paired_test(d, metric_of(metric).better)))
     return pd.DataFrame(rows, columns=['split', 'model', 'n', f'{reference} − model', 'in favour', 'p', ''])
 
 # %% ../nbs/04c_forecast.ipynb #fc22a069
@@ -552,7 +546,7 @@ def draw_bars(
             jitter = np.linspace(-.2, .2, len(v))*width if len(v) > 1 else np.zeros(len(v))
             ax.scatter(x+jitter, v, s=9, color='white', edgecolor='#333333', lw=.7, zorder=3)
     ax.axhline(0, color='#333333', lw=.8)
-    ax.set(ylabel=metric_label(metric), xticks=range(len(models)))
+    ax.set(ylabel=metric_of(metric).label, xticks=range(len(models)))
     ax.set_xticklabels(models, rotation=35, ha='right', rotation_mode='anchor')
 
 # %% ../nbs/04c_forecast.ipynb #2af611c5
@@ -589,7 +583,7 @@ def draw_pairs(
             ax.plot(x[k] + np.array([-.25, .25]), [pair[:, k].mean()]*2, color='#222222', lw=1.6, zorder=3)
         test = tests[(tests.split == split) & (tests.model == rival)].iloc[0]
         ax.text(x.mean(), top*1.04, f'{split}, n = {test.n}\n{test[""]}', ha='center', va='bottom', fontsize=7)
-    ax.set(xticks=np.concatenate([2.6*j + np.array([0, 1]) for j in range(len(splits))]), xticklabels=[rival, 'CalM']*len(splits), ylim=(min(0, ax.get_ylim()[0]), top*1.22), ylabel=metric_label(metric))
+    ax.set(xticks=np.concatenate([2.6*j + np.array([0, 1]) for j in range(len(splits))]), xticklabels=[rival, 'CalM']*len(splits), ylim=(min(0, ax.get_ylim()[0]), top*1.22), ylabel=metric_of(metric).label)
 
 # %% ../nbs/04c_forecast.ipynb #b1dd76f6
 def figure_forecast(
