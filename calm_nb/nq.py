@@ -206,8 +206,8 @@ class ARHead(nn.Module):
     "Causal head over codes (B, T_d, C): logits (B, T_d, H, K) of the tokens 1…H ahead (Eq. 8)."
     def __init__(self, c: NQConfig):
         super().__init__()
-        self.horizons, self.norm = c.horizons, nn.LayerNorm(c.dim)
-        self.block, self.out = Block(c.dim, c.heads, dropout=c.dropout), nn.Linear(c.dim, c.horizons*c.codes)
+        self.horizons, self.block = c.horizons, Block(c.dim, c.heads, dropout=c.dropout)
+        self.norm, self.out = nn.LayerNorm(c.dim), nn.Linear(c.dim, c.horizons*c.codes)
 
     def forward(self, codes: Tensor) -> Tensor:
         return rearrange(self.out(self.norm(self.block(codes))), 'b t (h k) -> b t h k', h=self.horizons)
