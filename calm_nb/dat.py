@@ -174,11 +174,6 @@ class DualAxisBlock(nn.Module):
         "What the neural axes make of the neurons' embeddings."
         return tuple(axis.prepare(identity, kept) for axis in self.axes)
 
-    def mix(self, x, prepared):
-        "What neurons tell each other, one kind or the sum of several."
-        parts = [axis(x, p) for axis, p in zip(self.axes, prepared)]
-        return sum(parts[1:], parts[0])
-
     def forward(self,
         x: Tensor, prepared: tuple=(), # (B, N, T, d); from `prepare`
         cache: KVCache=None, # of the temporal axis
@@ -186,7 +181,10 @@ class DualAxisBlock(nn.Module):
     ) -> Tensor: # (B, N, T, d), or T = 1
         x = x + self.drop(self.temporal(self.norms[0](x).flatten(0, 1), cache).view_as(x))
         if last: x = x[:, :, -1:]
-        if self.places: x = x + self.drop(self.mix(self.norms[1](x), prepared))
+        if self.places:
+            y = self.norms[1](x)
+            parts = [axis(y, p) for axis, p in zip(self.axes, prepared)]
+            x = x + self.drop(sum(parts[1:], parts[0]))
         return x + self.drop(self.ffn(self.norms[2](x)))
 
 # %% ../nbs/04_dat.ipynb #ddeaf64d

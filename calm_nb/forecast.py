@@ -485,21 +485,19 @@ def _draw_calibration(ax, curves):
 
 def _draw_pairs(ax, scores, rival, metric):
     "A line a session from a rival's score to CalM's, by split, with the means and the mark of Wilcoxon's test."
-    import seaborn as sns
-    chosen = over_training(scores[(scores.metric == metric) & scores.model.isin([rival, 'CalM'])])
-    places = {k: i for i, k in enumerate((s, m) for s in chosen.split.unique() for m in (rival, 'CalM'))}
-    chosen = chosen.assign(place=[places[k] for k in zip(chosen.split, chosen.model)],
-                           line=chosen.split + chosen.session + chosen.seed.astype(str))
-    how = dict(data=chosen, x='place', y='value', ax=ax, legend=False)
-    sns.lineplot(**how, units='line', estimator=None, color='#B5B5B5', lw=.8)
-    sns.scatterplot(**how, hue='model', palette={m: model_color(m) for m in (rival, 'CalM')}, s=14, zorder=2)
-    means = chosen.groupby('place').value.mean()
-    ax.hlines(means, means.index - .25, means.index + .25, color='#222222', lw=1.6, zorder=3)
-    for _, test in paired(scores, 'CalM', metric).query('model == @rival').iterrows():
-        ax.text(places[test.split, rival] + .5, 1, f'{test.split}, n = {test.n}\n{test[""]}', ha='center', va='bottom',
-                fontsize=7, transform=ax.get_xaxis_transform())
-    ax.set(xticks=list(places.values()), xticklabels=[m for _, m in places], xlim=(-.5, len(places) - .5),
-           ylim=(min(0, chosen.value.min()*1.05), None), xlabel='', ylabel=metric_of(metric).label)
+    chosen, both = over_training(scores[scores.metric == metric]), [rival, 'CalM']
+    wide = chosen.pivot(index=['split', 'session', 'seed'], columns='model', values='value')[both].dropna()
+    for j, split in enumerate(chosen.split.unique()):
+        pair, x = wide.loc[split], 2*j + np.arange(2)
+        ax.plot(x, pair.T, color='#B5B5B5', lw=.8)
+        for k, model in zip(x, both): ax.plot([k]*len(pair), pair[model], 'o', ms=3.5, color=model_color(model))
+        ax.hlines(pair.mean(), x - .25, x + .25, color='#222222', lw=1.6, zorder=3)
+        n, *_, mark = paired_test(pair['CalM'] - pair[rival])
+        ax.text(x.mean(), 1, f'{split}, n = {n}\n{mark}', transform=ax.get_xaxis_transform(), ha='center', va='bottom',
+                fontsize=7)
+    ticks = np.arange(2*chosen.split.nunique())
+    ax.set(xticks=ticks, xticklabels=both*(len(ticks)//2), xlim=(-.5, len(ticks) - .5), ylabel=metric_of(metric).label,
+           ylim=(min(0, 1.05*wide.min(axis=None)), None))
 
 # %% ../nbs/04c_forecast.ipynb #b1dd76f6
 def figure_forecast(scores, examples: list): # DataFrame, from score_table; dicts, from forecast_example -> Figure

@@ -162,7 +162,6 @@ def _revive(book, below=.2):
     book.weight[dead] = book.queue[torch.randint(filled, (len(dead),), device=dead.device)]
     book.usage[dead] = book.usage.mean()
 
-# %% ../nbs/03_nq.ipynb #c676b268
 @torch.no_grad()
 def _start_from_queue(book):
     "Place all codes by k-means (scikit-learn) on the queue."
@@ -248,10 +247,6 @@ class NQ(nn.Module):
         for block in (*self.encoder.blocks, *self.decoder.blocks, self.head.block):
             block.compile(dynamic=True, fullgraph=True, **options)
 
-    def forward(self, traces: Tensor) -> tuple: # (B, T), T a multiple of L -> reconstruction (B, T), tokens (B, T_d)
-        codes, tokens, _ = self.codebook(self.encoder(traces))
-        return self.decoder(codes), tokens
-
 def nq_losses(nq: NQ, traces: Tensor, tau: float, bypass: bool=False) -> dict: # (B, T), Gumbel temperature
     "All terms of Eq. 9 by name, unweighted, and their `total`; `bypass`: decode the features themselves (warm-up)."
     c, x = nq.config, nq.encoder(traces)
@@ -304,11 +299,9 @@ def tokenize(
     memory: int=None, # bytes that may be used; None: half of what is free
 ) -> Tensor: # (N, T_d) or (B, N, T_d) uint8
     "Tokens of every neuron's trace, Eq. 2; raises ValueError for NaN, infinite or wrongly shaped traces."
-    batch = check_traces(traces)
-    flat = rearrange(batch if batch.ndim == 3 else batch[None], 'b t n -> (b n) t')
+    by_neuron = check_traces(traces).mT
     f = lambda y: nq.codebook(nq.encoder(_pad_tail(y.to(nq.device), nq.config.window)))[1].to(torch.uint8)
-    tokens = rearrange(_in_chunks(nq, f, flat, memory), '(b n) t -> b n t', n=batch.shape[-1])
-    return tokens if batch.ndim == 3 else tokens[0]
+    return _in_chunks(nq, f, by_neuron.flatten(0, -2), memory).unflatten(0, by_neuron.shape[:-1])
 
 def detokenize(
     nq: NQ,
@@ -317,10 +310,9 @@ def detokenize(
     memory: int=None, # as for `tokenize`
 ) -> Tensor: # (T, N) or (B, T, N) float32, z-scored
     "Traces that tokens stand for, Eq. 3, cut to `frames`."
-    flat = tokens.reshape(-1, tokens.shape[-1]).to(torch.uint8)
     f = lambda z: nq.decoder(nq.codebook.weight[z.to(nq.device).long()])
-    traces = rearrange(_in_chunks(nq, f, flat, memory), '(b n) t -> b t n', n=tokens.shape[-2])[:, :frames]
-    return traces if tokens.ndim == 3 else traces[0]
+    traces = _in_chunks(nq, f, tokens.flatten(0, -2).to(torch.uint8), memory)
+    return traces.unflatten(0, tokens.shape[:-1])[..., :frames].mT
 
 # %% ../nbs/03_nq.ipynb #6646de5e
 class _TraceBatches:
@@ -424,7 +416,8 @@ def _nq_loss(total):
 def _nq_groups(weight_decay):
     "Weight decay on matrices, none on the codebook, norms and biases."
     def groups(nq):
-        params, codes = [p for p in nq.parameters() if p is not nq.codebook.weight], nq.codebook.weight
+        codes = nq.codebook.weight
+        params = [p for p in nq.parameters() if p is not codes]
         return [dict(params=[p for p in params if p.ndim > 1], weight_decay=weight_decay),
                 dict(params=[*(p for p in params if p.ndim < 2), codes], weight_decay=0.)]
     return groups
@@ -505,11 +498,11 @@ def nq_for(
 def draw_means(ax, scores, x: str, color): # Axes; DataFrame with split, value and column `x`; group -> colour
     "A bar a group, mean over sessions, a point a session; held-out sessions in paler bars beside the held-in ones."
     import seaborn as sns
-    splits = scores.split.unique()
+    splits, groups = scores.split.unique(), scores[x].unique()
     how = dict(data=scores, x=x, y='value', hue='split', hue_order=splits, ax=ax, legend=False)
-    sns.barplot(**how, errorbar=None)
+    sns.barplot(**how, order=groups, errorbar=None)
     for bars, alpha in zip(ax.containers, (.85, .4)):
-        for bar, group in zip(bars, scores[x].unique()): bar.set(facecolor=color(group), alpha=alpha)
+        for bar in bars: bar.set(facecolor=color(groups[round(bar.get_center()[0])]), alpha=alpha)
     sns.stripplot(**how, dodge=len(splits) > 1, jitter=False, size=3, palette=['w']*len(splits), edgecolor='#333333',
                   linewidth=.7)
     ax.axhline(0, color='#333333', lw=.8)
@@ -522,6 +515,8 @@ def figure_reconstruction(recon): # DataFrame: split, part, session, value -> ma
     fig, ax = plt.subplots(figsize=(3.6, 2.1), layout='constrained')
     draw_means(ax, recon, 'part', lambda part: COLORS['CalM'])
     ax.set(xlabel='trials', ylabel='correlation', ylim=(0, 1))
-    means = recon.groupby('split', sort=False).value.agg(['mean', 'size'])
-    ax.set_title(', '.join(f'{split} {r["mean"]:.3f}' for split, r in means.iterrows()), loc='left')
+    for bars, dark in zip(ax.containers, 'wk'):
+        ax.bar_label(bars, fmt='%.3f', label_type='center', fontsize=7, color=dark)
+    sessions = recon.groupby('split', sort=False).session.nunique()
+    ax.set_title('; '.join(f'{split}, n = {n}' for split, n in sessions.items()), loc='left')
     return fig
