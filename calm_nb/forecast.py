@@ -143,10 +143,9 @@ def rank_histogram(samples: np.ndarray, target: np.ndarray) -> np.ndarray: # (S,
 
 def coverage(ranks: np.ndarray, levels: np.ndarray=LEVELS) -> np.ndarray: # of rank_histogram, nominal -> empirical
     "Share of the truth inside the central interval of each level."
-    edges = np.arange(len(ranks)+1) / len(ranks)
-    low, high = (1-np.asarray(levels)[:, None])/2, (1+np.asarray(levels)[:, None])/2
-    inside = np.clip(np.minimum(high, edges[1:]) - np.maximum(low, edges[:-1]), 0, None) * len(ranks)
-    return inside @ ranks / ranks.sum()
+    edges, half = np.linspace(0, 1, len(ranks) + 1), np.asarray(levels)/2
+    below = lambda p: np.interp(p, edges, np.cumsum([0, *ranks])/np.sum(ranks))
+    return below(.5 + half) - below(.5 - half)
 
 # %% ../nbs/04c_forecast.ipynb #a3ff37da
 def pad_steps(parts: list) -> np.ndarray: # of (B, H, ...); H may differ -> (all trials, longest H, ...)
