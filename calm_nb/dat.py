@@ -3,8 +3,8 @@
 # %% auto #0
 __all__ = ['AXES', 'COUPLINGS', 'PAPER_DAT', 'DATConfig', 'NeuralAxis', 'SoftmaxCoupling', 'SignedCoupling', 'LatentCoupling',
            'DualAxisBlock', 'Tables', 'table_key', 'table_name', 'DAT', 'dat_losses', 'rollout', 'of_like_length',
-           'sample_traces', 'dat_preset', 'dat_groups', 'train_dat', 'adapt', 'save_dat', 'load_dat', 'dat_for',
-           'adapt_training', 'influence']
+           'forecast_traces', 'sample_traces', 'dat_preset', 'dat_groups', 'train_dat', 'adapt', 'save_dat', 'load_dat',
+           'dat_for', 'adapt_training', 'influence']
 
 # %% ../nbs/04_dat.ipynb #63996b10
 from dataclasses import asdict, dataclass, replace
@@ -359,7 +359,8 @@ def rollout(
     temperature: float=1., seed: int=0, # of the draws
     stratify: bool=True, # spread the draws over the samples
     memory: int=None, # bytes that may be used; None: half of what is free. The draws do not depend on it
-) -> Tensor: # (max(S, 1), B, N, steps) uint8
+    windows: Tensor=None, # (K, L) mean window of each code; with it the second result is given, too
+) -> Tensor: # (max(S, 1), B, N, steps) uint8; (B, N, steps, L) expected minus drawn window, mean over samples
     "Continue the tokens with a temporal cache, as many contexts and samples at a time as fit into memory."
     dat.eval()
     z, copies, (B, N, _) = z.to(dat.device), max(samples, 1), z.shape
@@ -367,8 +368,10 @@ def rollout(
     some = _rows_that_fit(dat, z.shape[-1], steps, memory)//N # contexts × samples
     b = min(B, max(1, some))
     def part(i): return z[i:i+b], steps, session, None if u is None else u[:, :, i:i+b]
+    size = copies, max(1, some//b), temperature, windows
     with precision_context(dat.precision, dat.device):
-        return torch.cat([_continue(dat, *part(i), copies, max(1, some//b), temperature) for i in range(0, B, b)], 1)
+        tokens, missed = zip(*(_continue(dat, *part(i), *size) for i in range(0, B, b)))
+    return torch.cat(tokens, 1) if windows is None else (torch.cat(tokens, 1), torch.cat(missed))
 
 def _rows_that_fit(dat, context, steps, memory=None):
     "Neurons × contexts × samples: their caches and the widest moment of a pass; at most what attention takes on a GPU."
@@ -384,20 +387,27 @@ def _uniforms(steps, copies, shape, seed, stratify, device):
     one = lambda: _stratified(strata, rest, generator, device).view(copies, *shape)
     return torch.stack([one() for _ in range(steps)])
 
-def _continue(dat, z, steps, session, u, copies, at_once, temperature):
-    "Read contexts (b, N, T) once and continue each in all copies, `at_once` of them together: (S, b, N, steps)."
+def _continue(dat, z, steps, session, u, copies, at_once, temperature, windows=None):
+    "Read contexts (b, N, T) once and continue each in all copies, `at_once` of them together."
     prepared = dat.prepare(dat.identity(session), kept=True)
     read = [KVCache(z.shape[-1]) for _ in dat.blocks]
     def scores(z, caches): return dat.logits(dat.features(z, session, None, caches, prepared, last=True)[:, :, -1])
-    first, out = scores(z, read), []
+    first, out, missed = scores(z, read), [], 0.
     for i in range(0, copies, at_once):
         n = min(at_once, copies - i)
-        caches, last, new = [c.repeat(n, z.shape[-1] + steps) for c in read], first.repeat(n, 1, 1), []
+        caches, last, new, beside = [c.repeat(n, z.shape[-1] + steps) for c in read], first.repeat(n, 1, 1), [], []
         for t in range(steps):
             new.append(_draw(last, 0) if u is None else _draw(last, temperature, u[t, i:i+n].flatten(0, 1)))
+            if windows is not None: beside.append(_missed(last, temperature, windows, new[-1], n))
             if len(new) < steps: last = scores(new[-1][..., None], caches)
         out.append(torch.stack(new, -1).to(torch.uint8).unflatten(0, (n, -1)))
-    return torch.cat(out)
+        if beside: missed = missed + torch.stack(beside, 2)/copies
+    return torch.cat(out), missed
+
+def _missed(logits, temperature, windows, drawn, copies):
+    "Expected minus drawn window, sum over copies: (b, N, L)."
+    expected = (logits.float()/temperature).softmax(-1) @ windows
+    return (expected - windows[drawn]).unflatten(0, (copies, -1)).sum(0)
 
 # %% ../nbs/04_dat.ipynb #2747ff9f
 class _SessionTokens:
@@ -496,25 +506,33 @@ def of_like_length(
 
 # %% ../nbs/04_dat.ipynb #015debd0
 @torch.no_grad()
-def sample_traces(
+def forecast_traces(
     dat: DAT, nq: NQ,
     context, horizon: int, session: str, # (B, C, N) z-scored traces; H frames; name
     samples: int=32, # S; 0: one greedy future
     temperature: float=1., seed: int=0, # of the draws
     stratify: bool=True, # spread the draws over the samples
     memory: int=None, # bytes that may be used; None: half of what is free
-) -> np.ndarray: # (max(S, 1), B, H, N) float32, z-scored
-    "Sampled continuations of traces; a context that is no multiple of L frames loses its first few."
-    context, L, out = np.asarray(context, np.float32), nq.config.window, []
+) -> tuple: # mean (B, H, N) and samples (max(S, 1), B, H, N), float32, z-scored
+    "Continuations of traces; a context that is no multiple of L frames loses its first few."
+    context, L, out, means = np.asarray(context, np.float32), nq.config.window, [], []
     (_, frames, neurons), steps = context.shape, -(-horizon//L)
     if frames < L: raise ValueError(f'a context of {frames} frames is shorter than one token ({L} frames)')
     contexts = tokenize(nq, context[:, frames % L:], memory)
     for z in contexts.split(max(1, 8192//(max(samples, 1)*neurons))): # what shares a seed
-        new = rollout(dat, z.long(), steps, session, samples, temperature, seed + len(out), stratify, memory)
+        how = samples, temperature, seed + len(out), stratify, memory
+        if samples: new, missed = rollout(dat, z.long(), steps, session, *how, nq.atlas.to(dat.device))
+        else: new, missed = rollout(dat, z.long(), steps, session, *how), None
         both = torch.cat([z.to(new.device).expand(len(new), *z.shape), new], -1)
         traces = detokenize(nq, both.flatten(0, 1), memory=memory)[:, z.shape[-1]*L:][:, :horizon]
         out.append(traces.unflatten(0, new.shape[:2]).cpu().numpy())
-    return np.concatenate(out, 1)
+        means.append(out[-1].mean(0))
+        if samples: means[-1] += missed.flatten(2)[..., :horizon].transpose(1, 2).cpu().numpy()
+    return np.concatenate(means), np.concatenate(out, 1)
+
+def sample_traces(*given, **options): # as forecast_traces -> (max(S, 1), B, H, N)
+    "The samples alone."
+    return forecast_traces(*given, **options)[1]
 
 def _forecast_score(dat, nq, session, context=40, samples=8, trials=32):
     "Pearson's r of the mean future with validation trials of 3 frames of horizon or more; mean of neurons and trials."
@@ -522,8 +540,8 @@ def _forecast_score(dat, nq, session, context=40, samples=8, trials=32):
     if not ys: raise ValueError(f'session {session.name!r} has no val trial longer than the context of {context} '
                                 'frames: shorten the context')
     longest = max(map(len, ys)) - context
-    futures = sample_traces(dat, nq, np.stack([y[:context] for y in ys]), longest, session.name, samples).mean(0)
-    return float(np.mean([pearson(f[:len(y)-context], y[context:], axis=0).mean() for f, y in zip(futures, ys)]))
+    means, _ = forecast_traces(dat, nq, np.stack([y[:context] for y in ys]), longest, session.name, samples)
+    return float(np.mean([pearson(f[:len(y)-context], y[context:], axis=0).mean() for f, y in zip(means, ys)]))
 
 # %% ../nbs/04_dat.ipynb #25057513
 PAPER_DAT = dict(coupling='softmax', identity_sd=.02, w_sampling=1., w_replace=1., drawn=False, atlas=False,

@@ -17,7 +17,7 @@ from typing import Callable, Protocol
 import numpy as np, torch
 from .core import *
 from .data import Corpus, ema
-from .dat import DAT, adapt, adapt_training, dat_for, dat_preset, load_dat, sample_traces, save_dat, train_dat
+from .dat import DAT, adapt, adapt_training, dat_for, dat_preset, forecast_traces, load_dat, save_dat, train_dat
 from .nq import METHODS, NQ, check_traces, draw_means, load_nq, nq_for, nq_preset, save_nq, train_nq
 from .training import load_pretrained, save_pretrained
 
@@ -602,9 +602,9 @@ class CalM:
         "Continue traces; raises ValueError for NaN, wrong neurons or too few frames, KeyError for an unknown session."
         own = not hasattr(session, 'trials')
         name, z = self.as_trained(context, session, frames) if own else (session.name, check_traces(context))
-        futures = sample_traces(self.dat, self.nq, z, horizon, name, self.samples, self.temperature, self.seed)
-        if own: futures = futures*self.scalers[name]['sd'] + self.scalers[name]['mean']
-        return Forecast.from_samples(futures) if self.samples else Forecast(futures[0])
+        both = forecast_traces(self.dat, self.nq, z, horizon, name, self.samples, self.temperature, self.seed)
+        if own: both = [y*self.scalers[name]['sd'] + self.scalers[name]['mean'] for y in both]
+        return Forecast(*both) if self.samples else Forecast(both[0])
 
     def as_trained(self, traces, name, frames): # traces as recorded -> name of the session, (1, frames, N)
         "Smooth and scale traces like the training trials of their session."
