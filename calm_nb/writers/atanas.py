@@ -32,8 +32,8 @@ def _content(r, pause):
     edges = np.flatnonzero(np.diff(np.r_[0, reversing > 0, 0])).reshape(-1, 2)
     files = _gcamp(np.asarray(r.traces[:], np.float64)) | {'gcamp/idx_splits': r.segments.T + [[1], [0]]}
     files |= {f'behavior/{k}': np.asarray(b.get(k, empty), np.float64) for k, empty in nothing.items()}
-    files |= {'behavior/reversal_vec': reversing, 'behavior/reversal_events': np.asarray(r.meta.get('reversals', edges), np.int64).reshape(-1, 2).T,
-              'timing/timestamp_confocal': _stamps(r, pause)}
+    files |= {'behavior/reversal_vec': reversing, 'behavior/reversal_events': np.asarray(r.meta.get('reversals', edges),
+        np.int64).reshape(-1, 2).T, 'timing/timestamp_confocal': _stamps(r, pause)}
     return files | {f'timing/{k}': np.asarray(r.meta[k]) + 1 for k in EVENTS if k in r.meta}
 
 def _write(path, content):
@@ -53,9 +53,11 @@ def write_labels(
         d = _load_json(path)
         data = d.get('data', d)
     for uid, columns in labels.items():
-        rows = zip(columns['label'], columns.get('neuron_class', columns['label']), columns.get('label_confidence', np.full(len(columns['label']), 5.)))
-        data[uid] = {'idx_neuron-label': {str(i): {'label': str(l), 'neuron_class': str(c), 'LR': 'undefined', 'DV': 'undefined', 'region': '', 'roi_id': [i], 'confidence': float(s)}
-                                          for i, (l, c, s) in enumerate(rows, 1) if l}}
+        rows = zip(columns['label'], columns.get('neuron_class', columns['label']), columns.get('label_confidence',
+            np.full(len(columns['label']), 5.)))
+        data[uid] = {'idx_neuron-label': {str(i): {'label': str(l), 'neuron_class': str(c), 'LR': 'undefined',
+                                                   'DV': 'undefined', 'region': '', 'roi_id': [i],
+                                                   'confidence': float(s)} for i, (l, c, s) in enumerate(rows, 1) if l}}
     text = json.dumps({'data': data, 'metadata': {'calm_nb_standin': True}}).encode()
     with atomic_path(path) as draft: draft.write_bytes(bz2.compress(text) if path.suffix == '.bz2' else text)
     return path
@@ -76,20 +78,26 @@ def write_recording(
 # %% ../../nbs/02a_write_atanas.ipynb #83620f17
 def _labelled(r):
     "The recording's names, as in a JSON of the web site."
-    return {str(i): {'label': str(l), 'neuron_class': str(c)} for i, (l, c) in enumerate(zip(r.neurons.get('label', []), r.neurons.get('neuron_class', r.neurons.get('label', []))), 1) if l}
+    return {str(i): {'label': str(l), 'neuron_class': str(c)} for i, (l, c) in enumerate(zip(r.neurons.get('label', []),
+        r.neurons.get('neuron_class', r.neurons.get('label', []))), 1) if l}
 
 def _as_flat(r, c, uid):
     T, N = c['trace_array'].shape
-    return dict(uid=uid, max_t=T, avg_timestep=1/r.rate/60, num_neurons=N, dataset_type=['baseline'], timestamp_confocal=c['timestamp_confocal'], velocity=c['velocity'],
-                head_curvature=c['head_angle'], pumping=c['pumping'], angular_velocity=c['angular_velocity'], body_curvature=c['worm_curvature'], reversal_events=c['reversal_events'].T,
-                trace_array=c['trace_array'].T, trace_original=c['trace_array_original'], labeled=_labelled(r), ranges={}, events={k: c[k] for k in EVENTS if k in c})
+    return dict(uid=uid, max_t=T, avg_timestep=1/r.rate/60, num_neurons=N, dataset_type=['baseline'],
+                timestamp_confocal=c['timestamp_confocal'], velocity=c['velocity'], head_curvature=c['head_angle'],
+                pumping=c['pumping'], angular_velocity=c['angular_velocity'], body_curvature=c['worm_curvature'],
+                reversal_events=c['reversal_events'].T, trace_array=c['trace_array'].T,
+                trace_original=c['trace_array_original'], labeled=_labelled(r), ranges={},
+                events={k: c[k] for k in EVENTS if k in c})
 
 def _as_nested(r, c, uid):
     T, N = c['trace_array'].shape
-    return dict(metadata=dict(uid=uid, n_neuron=N, paper_id='planted', source_filename=f'{uid}-data.h5', dataset_type=['baseline']),
-                timing=dict(mean_timestep=1/r.rate, timestamp_confocal=c['timestamp_confocal'], max_t=T, event={k: np.atleast_1d(c[k]) for k in EVENTS if k in c}),
-                behavior={k: c[k] for k in ('velocity', 'head_angle', 'angular_velocity', 'pumping')} | {'reversal_events': c['reversal_events'].reshape(-1, 1)},
-                gcamp={k: c[k].T for k in ('trace_array', 'trace_array_original')}, label=_labelled(r))
+    return dict(metadata=dict(uid=uid, n_neuron=N, paper_id='planted', source_filename=f'{uid}-data.h5',
+                              dataset_type=['baseline']), timing=dict(mean_timestep=1/r.rate,
+        timestamp_confocal=c['timestamp_confocal'], max_t=T, event={k: np.atleast_1d(c[k]) for k in EVENTS if k in c}),
+                behavior={k: c[k] for k in ('velocity', 'head_angle', 'angular_velocity', 'pumping')}
+                | {'reversal_events': c['reversal_events'].reshape(-1, 1)}, gcamp={k: c[k].T for k in ('trace_array',
+        'trace_array_original')}, label=_labelled(r))
 
 # %% ../../nbs/02a_write_atanas.ipynb #6d27e3ed
 def write_wormwideweb(
@@ -99,7 +107,8 @@ def write_wormwideweb(
 ) -> Path: # `path`
     "Write a recording as wormwideweb.org does, marked as a stand-in; raises ValueError for another form."
     make = {'nested': _as_nested, 'flat': _as_flat}[choose('form', form, ('nested', 'flat'))]
-    d = make(recording, {k.split('/')[1]: v for k, v in _content(recording, 0.).items()}, _uid(path)) | {'calm_nb_standin': True}
+    d = make(recording, {k.split('/')[1]: v for k, v in _content(recording, 0.).items()},
+             _uid(path)) | {'calm_nb_standin': True}
     text = re.sub(r'\bNaN\b', 'null', json.dumps(d, default=lambda x: x.tolist()))
     with atomic_path(path) as draft: draft.write_text(text, encoding='utf-8')
     return Path(path)

@@ -5,35 +5,36 @@ __all__ = ['write_suite2p', 'write_caiman', 'write_nwb']
 
 # %% ../../nbs/02d_write_your_own.ipynb #ca2ac693
 import h5py, warnings
+from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 import numpy as np
 from ..core import *
 from ..data import Recording
-from ..recordings.your_own import STANDIN_FILE
+from ..recordings.your_own import _STANDIN_FILE
+
+_MARK = 'synthetic recording, written by calm_nb'
 
 # %% ../../nbs/02d_write_your_own.ipynb #cf60f571
-def _save_npy(path, x):
-    with atomic_path(path) as draft: np.save(draft, x)
-
 def write_suite2p(
     folder, # suite2p/ to write, with its planes
     recording: Recording, # dF/F at rest near 0; neurons['plane'] tells the planes apart
-    fs: bool=True, # store the rate in ops.npy
-    seed: int=0, # of the neuropil
 ) -> Path: # `folder`
     "Write a recording as Suite2p would: F, Fneu, spks (ROIs, frames), iscell, and ops and stat as pickles."
-    folder, rng = Path(folder), np.random.default_rng(seed)
-    plane = np.asarray(recording.neurons.get('plane', np.zeros(recording.traces.shape[1], int)))
+    folder, rng, r = Path(folder), np.random.default_rng(0), recording
+    plane = np.asarray(r.neurons.get('plane', np.zeros(r.traces.shape[1], int)))
     for k in np.unique(plane):
-        x = 100*(1 + recording.traces[:, plane == k].T)
+        x = 100*(1 + r.traces[:, plane == k].T)
         x = np.concatenate([x[:1]*0 + 90, x]).astype(np.float32)
         neuropil = (40 + 5*rng.normal(size=(len(x), 1)) + 5*rng.normal(size=x.shape)).astype(np.float32)
-        files = {'F': x + np.float32(.7)*neuropil, 'Fneu': neuropil, 'spks': np.maximum(np.diff(x, axis=1, prepend=x[:, :1]), 0),
+        files = {'F': x + np.float32(.7)*neuropil, 'Fneu': neuropil,
+                 'spks': np.maximum(np.diff(x, axis=1, prepend=x[:, :1]), 0),
                  'iscell': np.stack([np.arange(len(x)) > 0, np.linspace(.1, .9, len(x))], 1).astype(np.float64),
-                 'ops': {'nplanes': len(np.unique(plane)), **({'fs': float(recording.rate)} if fs else {}), 'tau': 1.}, 'stat': np.array([{'npix': 9}]*len(x), dtype=object)}
-        for name, value in files.items(): _save_npy(folder/f'plane{k}'/f'{name}.npy', value)
-    with atomic_path(folder/STANDIN_FILE) as draft: draft.write_text('synthetic recording, written by calm_nb\n')
+                 'ops': {'nplanes': len(np.unique(plane)), 'fs': float(r.rate), 'tau': 1.},
+                 'stat': np.array([{'npix': 9}]*len(x), dtype=object)}
+        for name, value in files.items():
+            with atomic_path(folder/f'plane{k}'/f'{name}.npy') as draft: np.save(draft, value)
+    with atomic_path(folder/_STANDIN_FILE) as draft: draft.write_text(f'{_MARK}\n')
     return folder
 
 # %% ../../nbs/02d_write_your_own.ipynb #a9c717bf
@@ -46,25 +47,32 @@ def write_caiman(
     "Write a recording as CaImAn would: (components, frames), the last component rejected, None as the text 'NoneType'."
     x = recording.traces.T.astype(np.float64)
     x = np.concatenate([x, x[:1]*0 + .3])
-    place, n = '' if root else 'estimates/', len(x)
+    n, place = len(x), '' if root else 'estimates/'
+    fields = {'C': 50*x, 'S': np.maximum(np.diff(x, axis=1, prepend=0), 0), 'F_dff': x if fdff else 'NoneType',
+              'idx_components': np.arange(n - 1), 'idx_components_bad': np.array([n - 1]), 'dview': 'NoneType',
+              'A/data': np.ones(n), 'A/indices': np.arange(n), 'A/indptr': np.arange(n + 1),
+              'A/shape': np.array([4096, n])}
+    others = {'params/data/fr': float(recording.rate), 'params/data/decay_time': .4, 'dims': np.array([64, 64])}
     with atomic_path(path) as draft, h5py.File(draft, 'w') as f:
-        f.attrs['calm_nb_standin'] = 'synthetic recording, written by calm_nb'
-        fields = {'C': 50*x, 'S': np.maximum(np.diff(x, axis=1, prepend=0), 0), 'F_dff': x if fdff else 'NoneType', 'idx_components': np.arange(n - 1), 'idx_components_bad': np.array([n - 1]),
-                  'A/data': np.ones(n), 'A/indices': np.arange(n), 'A/indptr': np.arange(n + 1), 'A/shape': np.array([4096, n]), 'dview': 'NoneType'}
-        for name, value in fields.items(): f[place + name] = value
-        f['params/data/fr'] = float(recording.rate)
-        f['params/data/decay_time'] = .4
-        f['dims'] = np.array([64, 64])
+        f.attrs['calm_nb_standin'] = _MARK
+        for name, value in ({place + k: v for k, v in fields.items()} | others).items(): f[name] = value
     return Path(path)
 
 # %% ../../nbs/02d_write_your_own.ipynb #96679d63
+def _seconds(recording, gap):
+    "Times of the frames; `gap` seconds between segments."
+    t = np.arange(len(recording.traces))/recording.rate
+    for a in recording.segments[1:, 0]: t[a:] += gap
+    return t
+
 def _imaging(nwb, recording, pynwb):
     "Add an imaging plane and a table of ROIs with the columns of `recording.neurons`; the region of all of them."
     optics = pynwb.ophys.OpticalChannel(name='channel', description='green', emission_lambda=520.)
-    plane = nwb.create_imaging_plane(name='plane', optical_channel=optics, description='one plane', device=nwb.create_device('microscope'),
-        excitation_lambda=920., indicator='GCaMP6s', location=str(recording.meta.get('field', 'unknown')))
-    ophys = nwb.create_processing_module('ophys', 'traces')
-    segmentation = pynwb.ophys.ImageSegmentation()
+    place = str(recording.meta.get('field', 'unknown'))
+    plane = nwb.create_imaging_plane(name='plane', optical_channel=optics, description='one plane', location=place,
+                                     device=nwb.create_device('microscope'), excitation_lambda=920.,
+                                     indicator='GCaMP6s')
+    ophys, segmentation = nwb.create_processing_module('ophys', 'traces'), pynwb.ophys.ImageSegmentation()
     ophys.add(segmentation)
     table = segmentation.create_plane_segmentation(name='cells', description='ROIs', imaging_plane=plane)
     for i in range(recording.traces.shape[1]): table.add_roi(pixel_mask=[(i, i, 1.)])
@@ -72,30 +80,26 @@ def _imaging(nwb, recording, pynwb):
         if k != 'roi': table.add_column(str(k), str(k), data=v.tolist())
     return ophys, table.create_roi_table_region('all', region=list(range(recording.traces.shape[1])))
 
-def _seconds(recording, gap):
-    "Times of the frames; `gap` seconds between segments."
-    t = np.arange(len(recording.traces))/recording.rate
-    for a in recording.segments[1:, 0]: t[a:] += gap
-    return t
-
-# %% ../../nbs/02d_write_your_own.ipynb #81eedd87
-def _fill_nwb(nwb, recording, series, gap, pynwb):
+def _fill_nwb(nwb, r, series, gap, pynwb):
     "Add traces, behaviour and trials to an NWBFile."
-    ophys, rois = _imaging(nwb, recording, pynwb)
-    t = _seconds(recording, gap)
-    clock = {'rate': float(recording.rate)} if len(recording.segments) == 1 else {'timestamps': t}
+    (ophys, rois), t = _imaging(nwb, r, pynwb), _seconds(r, gap)
+    clock = {'rate': float(r.rate)} if len(r.segments) == 1 else {'timestamps': t}
     for name in [series] if isinstance(series, str) else series:
-        box = pynwb.ophys.DfOverF if name == 'DfOverF' else partial(pynwb.ophys.Fluorescence, name=name)
-        one = pynwb.ophys.RoiResponseSeries(name='RoiResponseSeries', data=recording.traces if name == 'DfOverF' else 100*(1 + recording.traces), rois=rois, unit='n.a.', **clock)
+        relative = name == 'DfOverF'
+        box = pynwb.ophys.DfOverF if relative else partial(pynwb.ophys.Fluorescence, name=name)
+        one = pynwb.ophys.RoiResponseSeries(name='RoiResponseSeries', rois=rois, unit='n.a.', **clock,
+                                            data=r.traces if relative else 100*(1 + r.traces))
         ophys.add(box(roi_response_series=one))
-    box = pynwb.behavior.BehavioralTimeSeries()
-    for k, v in recording.behaviour.items(): box.add_timeseries(pynwb.TimeSeries(name=k, data=v, unit=recording.meta.get('behaviour_units', {}).get(k, 'a.u.'), timestamps=t))
-    if recording.behaviour: nwb.create_processing_module('behavior', 'behaviour').add(box)
-    if recording.pseudo_trials: return
-    for a, b in recording.trials: nwb.add_trial(start_time=float(t[a]), stop_time=float(t[b-1] + 1/recording.rate))
-    for k, v in recording.trial_info.items():
+    box, units = pynwb.behavior.BehavioralTimeSeries(), r.meta.get('behaviour_units', {})
+    for k, v in r.behaviour.items():
+        box.add_timeseries(pynwb.TimeSeries(name=k, data=v, unit=units.get(k, 'a.u.'), timestamps=t))
+    if r.behaviour: nwb.create_processing_module('behavior', 'behaviour').add(box)
+    if r.pseudo_trials: return
+    for a, b in r.trials: nwb.add_trial(start_time=float(t[a]), stop_time=float(t[b-1] + 1/r.rate))
+    for k, v in r.trial_info.items():
         if k not in ('start_time', 'stop_time'): nwb.add_trial_column(str(k), str(k), data=v.tolist())
 
+# %% ../../nbs/02d_write_your_own.ipynb #81eedd87
 def write_nwb(
     path, # the .nwb file to write
     recording: Recording,
@@ -104,14 +108,13 @@ def write_nwb(
     extra=None, # extra(nwb), to add what a test needs
 ) -> Path: # `path`
     "Write a recording as a small NWB file, marked as synthetic."
-    from datetime import datetime, timezone
-    pynwb = need('pynwb', why='writing NWB files')
-    nwb = pynwb.NWBFile('synthetic recording, written by calm_nb', recording.session, datetime(2020, 1, 1, tzinfo=timezone.utc), session_id=recording.session)
-    nwb.subject = pynwb.file.Subject(subject_id=recording.subject, species='Mus musculus')
+    pynwb, r, day = need('pynwb', why='writing NWB files'), recording, datetime(2020, 1, 1, tzinfo=timezone.utc)
+    nwb = pynwb.NWBFile(_MARK, r.session, day, session_id=r.session)
+    nwb.subject = pynwb.file.Subject(subject_id=r.subject, species='Mus musculus')
     with atomic_path(path) as draft, warnings.catch_warnings():
         warnings.simplefilter('ignore')
-        _fill_nwb(nwb, recording, series, gap, pynwb)
+        _fill_nwb(nwb, r, series, gap, pynwb)
         if extra: extra(nwb)
         with pynwb.NWBHDF5IO(str(draft), 'w') as io: io.write(nwb)
-        with h5py.File(draft, 'a') as f: f.attrs['calm_nb_standin'] = 'synthetic recording, written by calm_nb'
+        with h5py.File(draft, 'a') as f: f.attrs['calm_nb_standin'] = _MARK
     return Path(path)
