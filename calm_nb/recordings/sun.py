@@ -253,7 +253,9 @@ def _values(node):
     "A pickled array as numpy array; times in seconds with NaN for NaT."
     if not _array_like(node): return _wrapped(node)
     if node.name == 'numpy._frombuffer': raw, dtype, shape, order = node.args
-    else: (_, shape, dtype, fortran, raw), order = node.state, 'F' if node.state[3] else 'C'
+    else:
+        _, shape, dtype, order, raw = node.state
+        order = 'F' if order else 'C'
     dtype, scale = _type_of(dtype)
     if isinstance(raw, list): return np.fromiter(raw, object, len(raw)).reshape(shape)
     if dtype is None: raise ValueError('objects without a list')

@@ -10,8 +10,8 @@ from pathlib import Path
 from types import SimpleNamespace
 import numpy as np
 from ..core import *
-from ..data import (Corpus, DamagedFile, Log, NotThisFormat, Recording, RecordingError, _check_field, expect,
-                          fingerprint_of, frame_times, members, open_h5, read_attr, read_field, reading, some)
+from ..data import (Corpus, Log, NotThisFormat, Recording, _check_field, expect, fingerprint_of,
+                          frame_times, members, open_h5, read_attr, read_field, reading, some)
 from ..store import Raw, _drawn, once, sift, stored_corpus
 
 # %% ../../nbs/01b_tseng.ipynb #886ec5eb

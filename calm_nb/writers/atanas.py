@@ -47,17 +47,17 @@ def write_labels(
     path, # .json or .json.bz2; uids it already holds stay
     labels: dict, # uid -> neurons of a Recording, with 'label' and, where known, 'neuron_class' and 'label_confidence'
 ) -> Path: # `path`
-    "Write or extend a file of NeuroPAL labels in the release's format; raises RecordingError for a file that is there and holds none."
+    "Write or extend a file of NeuroPAL labels in the release's format; RecordingError for a file that holds none."
     path, data = Path(path), {}
     if path.is_file() and read_labels(path):
         d = _load_json(path)
         data = d.get('data', d)
     for uid, columns in labels.items():
-        rows = zip(columns['label'], columns.get('neuron_class', columns['label']), columns.get('label_confidence',
-            np.full(len(columns['label']), 5.)))
-        data[uid] = {'idx_neuron-label': {str(i): {'label': str(l), 'neuron_class': str(c), 'LR': 'undefined',
-                                                   'DV': 'undefined', 'region': '', 'roi_id': [i],
-                                                   'confidence': float(s)} for i, (l, c, s) in enumerate(rows, 1) if l}}
+        label = columns['label']
+        rows = zip(label, columns.get('neuron_class', label), columns.get('label_confidence', np.full(len(label), 5.)))
+        entry = {str(i): {'label': str(l), 'neuron_class': str(c), 'LR': 'undefined', 'DV': 'undefined', 'region': '',
+                          'roi_id': [i], 'confidence': float(s)} for i, (l, c, s) in enumerate(rows, 1) if l}
+        data[uid] = {'idx_neuron-label': entry}
     text = json.dumps({'data': data, 'metadata': {'calm_nb_standin': True}}).encode()
     with atomic_path(path) as draft: draft.write_bytes(bz2.compress(text) if path.suffix == '.bz2' else text)
     return path
@@ -65,11 +65,11 @@ def write_labels(
 # %% ../../nbs/02a_write_atanas.ipynb #3132e35c
 def write_recording(
     path, # the HDF5 file to write: <uid>-data.h5
-    recording: Recording, # traces (T, N) fluorescence; behaviour named as in BEHAVIOUR, for no other has a place; meta may hold `reversals` and EVENTS, in 0-based frames
+    recording: Recording, # fluorescence; behaviour as in BEHAVIOUR; meta may hold `reversals` and EVENTS, 0-based
     labels=None, # neuropal_label.json or .json.bz2 that the recording's neurons['label'] are added to
     pause: float=0., # seconds between its segments
 ) -> Path: # `path`
-    "Write a recording in the release's format, marked as a stand-in; raises RecordingError for an unreadable file of labels, ValueError where there are no names for it."
+    "Write a recording in the release's format, marked as a stand-in; ValueError where there are no names for `labels`."
     if labels is not None: choose('column of neurons', 'label', recording.neurons)
     path = _write(path, _content(recording, pause))
     if labels is not None: write_labels(labels, {_uid(path): recording.neurons})
@@ -78,26 +78,27 @@ def write_recording(
 # %% ../../nbs/02a_write_atanas.ipynb #83620f17
 def _labelled(r):
     "The recording's names, as in a JSON of the web site."
-    return {str(i): {'label': str(l), 'neuron_class': str(c)} for i, (l, c) in enumerate(zip(r.neurons.get('label', []),
-        r.neurons.get('neuron_class', r.neurons.get('label', []))), 1) if l}
+    label = r.neurons.get('label', [])
+    rows = enumerate(zip(label, r.neurons.get('neuron_class', label)), 1)
+    return {str(i): {'label': str(l), 'neuron_class': str(c)} for i, (l, c) in rows if l}
 
 def _as_flat(r, c, uid):
     T, N = c['trace_array'].shape
     return dict(uid=uid, max_t=T, avg_timestep=1/r.rate/60, num_neurons=N, dataset_type=['baseline'],
-                timestamp_confocal=c['timestamp_confocal'], velocity=c['velocity'], head_curvature=c['head_angle'],
-                pumping=c['pumping'], angular_velocity=c['angular_velocity'], body_curvature=c['worm_curvature'],
-                reversal_events=c['reversal_events'].T, trace_array=c['trace_array'].T,
-                trace_original=c['trace_array_original'], labeled=_labelled(r), ranges={},
-                events={k: c[k] for k in EVENTS if k in c})
+                **{k: c[k] for k in ('timestamp_confocal', 'velocity', 'pumping', 'angular_velocity')},
+                head_curvature=c['head_angle'], body_curvature=c['worm_curvature'], trace_array=c['trace_array'].T,
+                reversal_events=c['reversal_events'].T, trace_original=c['trace_array_original'], labeled=_labelled(r),
+                ranges={}, events={k: c[k] for k in EVENTS if k in c})
 
 def _as_nested(r, c, uid):
     T, N = c['trace_array'].shape
+    events, traces = {k: np.atleast_1d(c[k]) for k in EVENTS if k in c}, ('trace_array', 'trace_array_original')
+    behaviour = {k: c[k] for k in ('velocity', 'head_angle', 'angular_velocity', 'pumping')}
     return dict(metadata=dict(uid=uid, n_neuron=N, paper_id='planted', source_filename=f'{uid}-data.h5',
-                              dataset_type=['baseline']), timing=dict(mean_timestep=1/r.rate,
-        timestamp_confocal=c['timestamp_confocal'], max_t=T, event={k: np.atleast_1d(c[k]) for k in EVENTS if k in c}),
-                behavior={k: c[k] for k in ('velocity', 'head_angle', 'angular_velocity', 'pumping')}
-                | {'reversal_events': c['reversal_events'].reshape(-1, 1)}, gcamp={k: c[k].T for k in ('trace_array',
-        'trace_array_original')}, label=_labelled(r))
+                              dataset_type=['baseline']),
+                timing=dict(mean_timestep=1/r.rate, timestamp_confocal=c['timestamp_confocal'], max_t=T, event=events),
+                behavior=behaviour | {'reversal_events': c['reversal_events'].reshape(-1, 1)},
+                gcamp={k: c[k].T for k in traces}, label=_labelled(r))
 
 # %% ../../nbs/02a_write_atanas.ipynb #6d27e3ed
 def write_wormwideweb(

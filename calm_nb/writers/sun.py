@@ -189,7 +189,7 @@ def write_zarr(
     chunks: tuple=(1000, 10000), # cells and frames a chunk, as in the release
     signals: tuple=tuple(SIGNALS), # which to write
 ) -> list: # the animals' directories, <subject>.zarr
-    "Write recordings (traces in dF/F, behaviour `position`, trial_info `cue`, `reward`, `status`, …) as the release would hold them, marked as synthetic."
+    "Write recordings (traces in dF/F, behaviour `position`, trial_info) as the release would, marked as synthetic."
     animals, out = {}, []
     for r in recordings: animals.setdefault(r.subject, []).append(r)
     for subject, sessions in animals.items():

@@ -41,22 +41,20 @@ def _text_column(group, name, values):
 
 def _put_plane(f, r, k, chosen, stamps, multi):
     "Write plane k: both kinds of trace and what is known of its neurons."
-    x = np.asarray(r.traces[:, chosen], np.float64)
+    x, N = np.asarray(r.traces[:, chosen], np.float64), r.traces.shape[1]
     fall = np.maximum(np.diff(x, axis=0, prepend=.9*x[:1]) + .1*np.r_[x[:1], x[:-1]], 0)
-    x, fall, stamps = (x, fall, stamps[k::_STEP]) if multi else (np.repeat(x, _STEP, 0), np.repeat(fall, _STEP, 0),
-        stamps*2000)
-    deconvolved, dff = FIELDS['deconvolved'][0].format(k), FIELDS['dff'][0].format(k)
+    if multi: stamps = stamps[k::_STEP]
+    else: x, fall, stamps = np.repeat(x, _STEP, 0), np.repeat(fall, _STEP, 0), stamps*2000
+    deconvolved, dff = (FIELDS[kind][0].format(k) for kind in ('deconvolved', 'dff'))
     _series(f, deconvolved, fall, stamps)
     _series(f, dff, x, deconvolved)
-    rois, n = f.create_group(_ROIS.format(k)), len(chosen)
-    back = {v: a for a, v in _AREAS.items()}
-    _text_column(rois, 'area', [back.get(v, v) for v in np.asarray(r.neurons.get('region',
-        [r.meta.get('field', 'V1')]*len(r.traces[0])))[chosen].tolist()])
-    for name in ('ml', 'ap', 'depth'):
-        rois[name] = np.asarray(r.neurons.get(name, np.full(r.traces.shape[1], np.nan)), np.float64)[chosen]
+    rois, back = f.create_group(_ROIS.format(k)), {v: a for a, v in _AREAS.items()}
+    region = np.asarray(r.neurons.get('region', [r.meta.get('field', 'V1')]*N))[chosen]
+    _text_column(rois, 'area', [back.get(v, v) for v in region.tolist()])
+    for name in ('ml', 'ap', 'depth'): rois[name] = np.asarray(r.neurons.get(name, np.full(N, np.nan)), float)[chosen]
     for name in ('mTagBFP2', 'mScarlet'):
         if name in r.neurons: rois[name] = np.asarray(r.neurons[name], bool)[chosen]
-    rois['id'] = np.arange(n, dtype=np.int32)
+    rois['id'] = np.arange(len(chosen), dtype=np.int32)
 
 # %% ../../nbs/02b_write_tseng.ipynb #1d2116db
 def _put_trials(f, r, stamps):
@@ -91,8 +89,8 @@ def _put_general(f, r, planes, multi, identifier):
     "Write what is known of session and mouse, and the mark of a synthetic file."
     f.attrs.update({'neurodata_type': 'NWBFile', 'namespace': 'core', 'nwb_version': '2.6.0', 'calm_nb_standin': True})
     layer, field = str(r.meta.get('layer', '2/3')), str(r.meta.get('field', 'V1'))
-    f['identifier'], f[
-        'session_description'] = identifier, f'synthetic stand-in of a session in {field} layer {layer}, made by calm_nb: no real recording'
+    f['identifier'] = identifier
+    f['session_description'] = f'synthetic stand-in of a session in {field} layer {layer}, made by calm_nb'
     f['general/subject/subject_id'] = str(r.subject)
     stem, arm = (100*float(r.meta.get(k, m)) for k, m in (('stem_m', 2.), ('arm_m', .5)))
     groups = {'TaskParam': {'maze_stem_length': stem, 'maze_arm_length': arm, 'max_position': stem + arm + 5,
