@@ -46,12 +46,10 @@ def _intervals(name, spans, n_frames, who):
     expect(not bad.size, f'{who}: {name} {bad.tolist()} are {spans[bad].tolist()}; expected start < stop, both within '
                          f'the {n_frames} frames (0-based, stop excluded)')
     i = np.flatnonzero(spans[1:, 0] < spans[:-1, 1])[:1]
-    expect(not i.size, f'{who}: {name} {spans[[*i, *(i + 1)]].tolist()} overlap or are out of order; sort them and '
-                       'leave none sharing frames')
+    expect(not i.size, f'{who}: {name} {spans[[*i, *(i + 1)]].tolist()} overlap or are out of order; sort them')
     return spans
 
-def _segment_of(spans, segments):
-    "Index of the segment that contains each interval whole, -1 where none does."
+def _segment_of(spans, segments): # index of the segment that contains each interval whole, -1 where none does
     i = np.searchsorted(segments[:, 0], spans[:, 0], 'right') - 1
     return np.where((i >= 0) & (spans[:, 1] <= segments[np.maximum(i, 0), 1]), i, -1)
 
@@ -159,8 +157,7 @@ def open_h5(path) -> h5py.File: # open for reading
     try: return h5py.File(path, 'r')
     except Exception as error:
         kind = 'a damaged or truncated HDF5 file' if h5py.is_hdf5(path) else 'not an HDF5 file'
-        raise DamagedFile(f'{path}: {kind} of {path.stat().st_size:,} bytes ({error}); '
-                          'download or make it again') from error
+        raise DamagedFile(f'{path}: {kind} of {path.stat().st_size:,} bytes ({error}); make it again') from error
 
 # %% ../nbs/01_data.ipynb #60de0427
 def _at(f, name, who, missing):
@@ -193,8 +190,7 @@ def _check_field(d, name, who, ndim=None, rows=None, kind='number'):
     expect(rows is None or shape[:1] == (rows,), f'{who}: {name} has shape {shape}; expected {rows} rows')
     size = int(np.prod(shape, dtype=object)*dtype.itemsize) if shape else dtype.itemsize
     if size > max(2**20, 2000*stored):
-        raise DamagedFile(f'{who}: {name} declares {size:,} bytes, shape {shape}, and the file stores {stored:,}; '
-                          'download or make it again')
+        raise DamagedFile(f'{who}: {name} declares {size:,} bytes, shape {shape}, and the file stores {stored:,}')
 
 # %% ../nbs/01_data.ipynb #2151e5c6
 def read_field(
@@ -500,11 +496,9 @@ def open_session(
     "Open a stored session; raises FileNotFoundError, OSError (truncated), ValueError (other kind, schema or session)."
     with open_h5(path) as f:
         found, schema = f.attrs.get('format', 'no format mark'), int(f.attrs.get('schema', 0))
-        if found != 'calm_nb session':
-            raise ValueError(f"{path}: {found}; expected 'calm_nb session', a file that save_session wrote")
+        if found != 'calm_nb session': raise ValueError(f"{path}: {found}; expected 'calm_nb session' of save_session")
         if schema != SCHEMA:
-            raise ValueError(f'{path}: schema version {schema}; this library reads version {SCHEMA}: '
-                             'delete the file and prepare it again')
+            raise ValueError(f'{path}: schema version {schema}; this library reads version {SCHEMA}: delete the file')
         fields = json.loads(f['header'].asstr()[()])
         for name in set(f) - {'header', 'traces'}:
             group = isinstance(f[name], h5py.Group)

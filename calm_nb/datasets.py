@@ -67,8 +67,7 @@ SOURCES = {
                   'the files and folders', load_own)}
 
 # %% ../nbs/02f_datasets.ipynb #f44a04b0
-def _place(name, root=None):
-    "Where a data set belongs: `root`, else $CALM_NB_DATA/<name>; None where neither is given."
+def _place(name, root=None): # where a data set belongs: `root`, else $CALM_NB_DATA/<name>; None where neither is given
     base = os.environ.get('CALM_NB_DATA')
     return Path(root or Path(base)/name).expanduser() if root or base else None
 
@@ -134,30 +133,26 @@ def _fetch(archive, folder):
         raise ValueError(f'{archive.name}: the download is not the file expected ({error}); nothing was unpacked: '
                          f'delete {path} if it is there and try again') from error
 
-def _check_members(tar, folder):
-    "ValueError for a member of an archive that is no plain file or folder or leads out of `folder`."
-    for m in tar:
-        inside = (folder/m.name).resolve().is_relative_to(folder.resolve()) and not Path(m.name).is_absolute()
-        if inside and (m.isfile() or m.isdir()): continue
-        why = 'is no plain file' if inside else 'leads out of the folder'
-        raise ValueError(f'{Path(tar.name).name}: member {m.name!r} {why}; nothing was unpacked: do not trust '
-                         'this archive')
-
 def _unpack(archive, folder):
-    "Unpack a tar into a new folder, whole or not at all; ValueError for a broken one, FileExistsError."
+    "Unpack a tar into a new folder, whole or not at all; ValueError for a broken or hostile one, FileExistsError."
     archive, folder = Path(archive), Path(folder)
     if folder.is_dir() and any(folder.iterdir()):
         raise FileExistsError(f'{folder}: not empty; unpack {archive.name} into a new folder, or move this one away')
     draft = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f'.{folder.name}-'))
     try:
-        with tarfile.open(archive) as tar: _check_members(tar, draft)
-        with tarfile.open(archive) as tar: tar.extractall(draft, filter='data')
+        with tarfile.open(archive) as tar: tar.extractall(draft, filter=_plain_member)
         if folder.exists(): folder.rmdir()
         os.replace(draft, folder)
     except (tarfile.TarError, EOFError, OSError) as error:
-        raise ValueError(f'{archive.name}: cannot be unpacked ({error}); delete it and download it again') from error
+        raise ValueError(f'{archive.name}: cannot be unpacked ({error}); nothing was unpacked: download '
+                         'it again') from error
     finally: shutil.rmtree(draft, ignore_errors=True)
     return folder
+
+def _plain_member(member, folder): # tarfile's own check of a member; neither links nor absolute names are taken either
+    if not (member.isfile() or member.isdir()) or Path(member.name).is_absolute():
+        raise tarfile.TarError(f'member {member.name!r} is no plain file of the folder')
+    return tarfile.data_filter(member, folder)
 
 # %% ../nbs/02f_datasets.ipynb #aa7332c5
 def download(
@@ -169,8 +164,7 @@ def download(
     if folder is None: raise ValueError(f'{name}: where to? pass folder=…, or set the variable CALM_NB_DATA')
     if not source.archives:
         steps = source.steps.format(folder=folder)
-        raise ValueError(f'{name} ({source.size}) is not fetched by one call. Put {source.place} into '
-                         f'{folder}:\n{steps}')
+        raise ValueError(f'{name} ({source.size}) is not fetched by one call. Put {source.place} in {folder}:\n{steps}')
     folder.mkdir(parents=True, exist_ok=True)
     for archive in source.archives:
         path, target = _fetch(archive, folder), folder/archive.name.split('.')[0]

@@ -30,8 +30,7 @@ def _write_tseng(folder, configs):
     write_nwb(folder/place(small, -1)[0], simulate_task(small).recording(), oddity=no_behaviour)
     return [session_name(place(c, k)[0]) for k, c in enumerate(configs)]
 
-def _write_atanas(folder, configs):
-    "One HDF5 file a worm; returns their names."
+def _write_atanas(folder, configs): # one HDF5 file a worm; returns their names
     for c in configs: write_recording(folder/f'{c.subject}-data.h5', simulate_task(c).recording(c.subject))
     return [c.subject for c in configs]
 
@@ -57,8 +56,7 @@ _VERSION = 2 # of what is written; raise it when the simulation or a writer chan
 _MICE = ('9', '3', '6', '10', '4', '5', '7', '8') # of Tseng et al.; the paper holds out 6 and 10
 _REGIONS = ('visA', 'V1', 'RSC', 'AM', 'PM', 'MM')
 
-def _animal(name, i):
-    "The i-th animal of a data set, named as in the release."
+def _animal(name, i): # the i-th animal of a data set, named as in the release
     return _MICE[i] if name == 'tseng' else f'{_day("2022-06-01", i)}-01' if name == 'atanas' else f'A{i + 1}'
 
 def _field(k, c):
@@ -87,8 +85,7 @@ def _complete(folder, key):
     if not folder.exists(): return False
     if (folder/'standin.txt').is_file() and read_json(folder/'standin.txt').get('key') == key: return True
     if folder.is_dir() and not any(folder.iterdir()): return False
-    raise FileExistsError(f'{folder}: exists and is not the stand-in asked for (key {key}); choose another or '
-                          'remove it')
+    raise FileExistsError(f'{folder}: exists and is not the stand-in asked for (key {key}); choose another')
 
 def _fill(folder, name, configs, key):
     "Write beside `folder`, then rename; a folder that another process finished first is kept."

@@ -4,7 +4,7 @@
 __all__ = ['SIZES', 'HOW', 'Raw', 'sift', 'once', 'store_folder', 'stored_corpus']
 
 # %% ../nbs/01_store.ipynb #80753d9d
-import os, resource, sys, time
+import os, time
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
@@ -71,13 +71,6 @@ def _record(folder, name, raw, alpha, neurons):
     except OSError: return None
 
 # %% ../nbs/01_store.ipynb #29bf2316
-def _peak():
-    "Memory peak of this process in bytes; Linux tells it in /proc, where getrusage would count the parent's too."
-    status = Path('/proc/self/status')
-    if not status.is_file():
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss*(1 if sys.platform == 'darwin' else 1024)
-    return 1024*next((int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith('VmHWM')), 0)
-
 def _convert_one(name, raw, folder, alpha=.15, seed=0, neurons=None, options=None):
     "Read one recording, prepare it, write it to the store; its record. A RecordingError is recorded as a skip."
     start, file = time.perf_counter(), _file(folder, name, raw)
@@ -90,13 +83,12 @@ def _convert_one(name, raw, folder, alpha=.15, seed=0, neurons=None, options=Non
         record |= dict(session=session.name, checksum=session.checksum, subject=session.subject, read_s=read,
                        frames=len(session.traces), neurons=session.n_neurons, trials=len(session))
     except RecordingError as error: record['skipped'] = str(error)
-    record |= dict(seconds=time.perf_counter() - start, peak=_peak())
+    record['seconds'] = time.perf_counter() - start
     write_json(record, file.with_suffix('.json'))
     return record
 
 # %% ../nbs/01_store.ipynb #fcb00835
-def _workers(workers, raws):
-    "How many processes: one for less than 200 MB, else one a core, at most eight."
+def _workers(workers, raws): # how many processes: one for less than 200 MB, else one a core, at most eight
     if workers is not None: return max(1, int(workers))
     return 1 if sum(_bytes(r.files) for r in raws.values()) < 2e8 else min(len(raws), os.cpu_count() or 1, 8)
 
@@ -165,14 +157,11 @@ def stored_corpus(
     root='', expected: str='', # folder and what belongs into it, for messages
     scale: str='paper', # of `sizes`
     sizes: dict=SIZES, # scale -> how many sessions and neurons where `sessions` and `neurons` do not say
-    seed: int=0, # of the split, of the held-out animals and of the draw of sessions
-    alpha: float=.15, # weight of the newest frame in the moving average
+    seed: int=0, alpha: float=.15, # of split, held-out animals and draw of sessions; weight of the newest frame
     held_out=.25, # animals: how many, their fraction, or a list of their names
-    store=None, # folder; None: store_folder(name)
-    workers: int=None, # processes for the conversion
+    store=None, workers: int=None, # folder, None: store_folder(name); processes for the conversion
     neurons: int=None, sessions: int=None, # at most so many, drawn by seed; None: as the scale says
-    skipped: dict=None, # name -> why, from the search for files
-    version: int=1, # of the reader
+    skipped: dict=None, version: int=1, # name -> why, from the search for files; of the reader
     draw=_drawn, # draw(raws, sessions, seed) -> those to read
 ) -> Corpus:
     "Convert what is not converted yet, open the rest lazily; FileNotFoundError where nothing can be read."

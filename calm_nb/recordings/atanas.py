@@ -38,15 +38,13 @@ BEHAVIOUR = {'velocity': 'mm/s', 'head_angle': 'rad', 'angular_velocity': 'rad/s
 
 EVENTS = ('stim_begin_confocal', 'time_food_encounter')
 
-def _uid(path):
-    "The uid in a file's name, else its name."
+def _uid(path): # the uid in a file's name, else its name
     name = Path(path).name.split('.')[0].removesuffix('-data').removesuffix('-combined_data')
     found = re.search(r'\d{4}-\d\d-\d\d-\d\d', name)
     return found[0] if found else name
 
 # %% ../../nbs/01a_atanas.ipynb #4979e477
-def _runs(row):
-    "Runs of consecutive 1-based frames as 0-based [start, stop)."
+def _runs(row): # runs of consecutive 1-based frames as 0-based [start, stop)
     breaks = np.flatnonzero(np.diff(row) != 1) + 1
     return [(int(r[0]) - 1, int(r[-1])) for r in np.split(row, breaks)]
 
@@ -58,8 +56,7 @@ def _segments_of(splits, n_frames, log):
     "(m, 2) 0-based segments from (2, m) idx_splits, 1-based ranges or index lists; RecordingError for anything else."
     splits = np.asarray(splits)
     fits = splits.ndim == 2 and splits.shape[0] == 2 and splits.size and _whole(splits)
-    expect(fits, f'{log}: idx_splits has shape {splits.shape}, type {splits.dtype}; expected (2, segments) '
-           'whole numbers')
+    expect(fits, f'{log}: idx_splits has shape {splits.shape}, type {splits.dtype}; expected (2, m) whole numbers')
     spans = [(int(a) - 1, int(b)) for a, b in splits.T]
     if splits.shape[1] > 2 and (np.diff(splits, axis=1) == 1).mean() > .5:
         spans = sorted({run for row in splits for run in _runs(row)})
@@ -74,12 +71,10 @@ def _segments_of(splits, n_frames, log):
 
 # %% ../../nbs/01a_atanas.ipynb #f11b6df5
 def _plausible(rate, source, log):
-    expect(.5 <= rate <= 5, f'{log}: {source} give {rate:.4g} frames a second; expected 0.5 to 5: are they in '
-           'another unit?')
+    expect(.5 <= rate <= 5, f'{log}: {source} give {rate:.4g} frames a second; expected 0.5 to 5: another unit?')
     return float(rate)
 
-def _cut_at(segments, frames):
-    "Segments ended before each of `frames`."
+def _cut_at(segments, frames): # segments ended before each of `frames`
     cuts = [[s, *[p for p in frames if s < p < e], e] for s, e in segments.tolist()]
     return np.array([pair for c in cuts for pair in zip(c[:-1], c[1:])])
 
@@ -101,8 +96,7 @@ def _check_shape(x, behaviour, key, log):
     usual = Counter(len(b) for b in behaviour.values() if b is not None and b.ndim).most_common(1)
     T = usual[0][0] if usual else len(x)
     aside = T == x.shape[1] != x.shape[0]
-    expect(not aside, f'{log}: {key} of shape {x.shape} for {T} frames of behaviour: the traces are stored '
-           'neurons first')
+    expect(not aside, f'{log}: {key} of shape {x.shape} for {T} behaviour frames: the traces are stored neurons first')
 
 def _neurons(traces, log):
     "Traces without the neurons that hold a NaN; the 1-based numbers of those kept."
@@ -181,8 +175,7 @@ def _name_of(entry):
     kind = named[best].get('neuron_class')
     return dict(label=named[best]['label'], neuron_class=kind if isinstance(kind, str) else '', confidence=sure[best])
 
-def _names(entries):
-    "By 1-based number of the neuron; what is no number or no name is left out."
+def _names(entries): # by 1-based number of the neuron; what is no number or no name is left out
     named = {int(k): _name_of(v) for k, v in entries.items() if str(k).isdecimal() and len(str(k)) < 9}
     return {k: v for k, v in named.items() if v}
 
@@ -232,8 +225,7 @@ def _check_format(f, path):
     raise NotThisFormat(f'{path}: no recording of this release, without {"; ".join(missing)}; it holds '
                         f'{", ".join(members(f, "/", path.name)) or "nothing"}')
 
-def _open(path):
-    "The open file; NotThisFormat where it is no HDF5."
+def _open(path): # the open file; NotThisFormat where it is no HDF5
     if path.is_file() and not h5py.is_hdf5(path): raise NotThisFormat(f'{path}: not an HDF5 file')
     return open_h5(path)
 
@@ -259,7 +251,7 @@ def _time_of(raw, T, log):
     rate, segments = _timed(raw['stamps'], segments, T, log)
     step = raw.get('step') or 1/rate
     if abs(rate*step - 1) > .05:
-        log.note(f'the mean time step of the file gives {1/step:.4g} Hz, its time stamps {rate:.4g} Hz: the stamps '
+        log.note(f'the mean time step of the file gives {1/step:.4g} Hz, its time stamps {rate:.4g}: the stamps '
                  'are used')
     return rate, segments
 
@@ -279,8 +271,7 @@ def _origin(uid, checksum, raw, log):
         log.note(f'not the file of the release: its SHA-256 begins {digits}, in the list {entry.sha256}')
     return {'release': entry.release, 'kind': entry.kind, 'head_angle_positive': raw.get('positive') or entry.positive}
 
-def _names_for(raw, labels, path, uid, log):
-    "Names of the neurons from where `labels` says."
+def _names_for(raw, labels, path, uid, log): # names of the neurons from where `labels` says
     if labels is None: return {}
     if labels != 'beside': return read_labels(labels).get(uid, {})
     return raw.get('names') or _labels_beside(path, uid, log)
@@ -401,20 +392,10 @@ def _from_json(path, key, log):
 
 # %% ../../nbs/01a_atanas.ipynb #82479045
 def _read_manifest(manifest):
-    "Sorted uids, or uid@release, from 'paper', a file (text, JSON, CSV), or a list; RecordingError for none or twice."
+    "Sorted uids, or uid@release, from 'paper' or a list; RecordingError for none or one named twice."
     if isinstance(manifest, str) and manifest == 'paper':
         return sorted(f'{e.uid}@{e.release}' if e.uid in _TWICE else e.uid for e in _LISTED if e.kind != 'gfp')
-    names = manifest
-    if isinstance(manifest, (str, Path)):
-        path = Path(manifest)
-        if not path.is_file():
-            raise FileNotFoundError(f'{path}: no such manifest; expected a file with one uid a line, a list of uids, '
-                                    'or manifest="paper"')
-        with reading(path): lines = path.read_text(encoding='utf-8').splitlines()
-        table = lines and 'uid' in lines[0].split(',')
-        names = (_load_json(path) if path.suffix == '.json' else [r['uid'] for r in csv.DictReader(lines)] if table else
-                 [line.split('#')[0].strip() for line in lines])
-    names = [n for n in names if n] if isinstance(names, (list, tuple, set)) else []
+    names = [n for n in manifest if n] if isinstance(manifest, (list, tuple, set)) else []
     texts = names and all(isinstance(n, str) for n in names)
     expect(texts, f'{manifest}: a manifest of no recordings; expected uids such as {_LISTED[0].uid}')
     again = [n for n, k in Counter(names).items() if k > 1]
@@ -422,8 +403,7 @@ def _read_manifest(manifest):
     return sorted(names)
 
 # %% ../../nbs/01a_atanas.ipynb #ceeed483
-def _look(path):
-    "The labels in a file; None for a recording; RecordingError for neither."
+def _look(path): # the labels in a file; None for a recording; RecordingError for neither
     if not _is_json(path):
         with _open(path) as f: _check_format(f, path)
     elif 'label' in path.name.lower(): return read_labels(path)
@@ -449,8 +429,7 @@ def _named(files, root, label):
     names, more = sift(left, name, label)
     return dict(sorted((n, p) for p, n in names.items())), skipped | more
 
-def _labels_for(path, labels):
-    "The file of labels that names the recording's uid, from the nearest folder upward."
+def _labels_for(path, labels): # the file of labels that names the recording's uid, from the nearest folder upward
     uid, above = _uid(path), list(path.parents)
     here = [f for f, named in labels.items() if uid in named and f.parent in above]
     return min(here, key=lambda f: above.index(f.parent), default=None)
@@ -479,27 +458,26 @@ def load(
     scale: str='small', # 'tiny' takes the first three animals; 'small' and 'paper' take all
     window: int=80, # frames a pseudo-trial
     traces: str='trace_array_original', # one of TRACES
-    manifest=None, # 'paper', a file or a list of uids; None: all that is there
+    manifest=None, # 'paper' or a list of uids; None: all that is there
     **how, # as in stored_corpus: seed, alpha, held_out (of the animals), neurons, sessions, store, workers
 ) -> Corpus: # one session a recording
     "All recordings of a folder; `skipped` says why a file is not among them; FileNotFoundError where there is none."
     root, options = Path(root).expanduser(), dict(traces=choose('trace array', traces, TRACES), window=window)
     label, ends = lambda p: p.relative_to(root).as_posix(), ('.h5', '.hdf5', '.json', '.json.bz2')
     files = sorted(p for p in root.rglob('*') if p.is_file() and p.name.lower().endswith(ends))
-    found, skipped = sift([p for p in files if p.name != 'standin.json'], _look, label)
+    found, skipped = sift(files, _look, label)
     labels = {p: names for p, names in found.items() if names is not None}
     kept, more = _named([p for p in found if p not in labels], root, label)
     kept, absent = _select(kept, manifest) if kept else (kept, {})
     if resolve_scale(scale) == 'tiny': kept = dict(list(kept.items())[:3])
     raws = {name: _raw(name, path, labels) for name, path in kept.items()}
-    corpus = stored_corpus('atanas', raws, options, root=root, expected='<uid>-data.h5', skipped=skipped | more,
-                           version=2, **how)
+    how |= dict(root=root, expected='<uid>-data.h5', skipped=skipped | more, version=2)
+    corpus = stored_corpus('atanas', raws, options, **how)
     if corpus.skipped: print(f'{len(corpus.skipped)} set aside, .skipped says why: {_few(list(corpus.skipped))}')
     corpus.skipped |= absent
     return corpus
 
-def _raw(name, path, labels):
-    "A recording that waits to be read."
+def _raw(name, path, labels): # A recording that waits to be read
     file = None if _is_json(path) else _labels_for(path, labels)
     read_it = partial(read, path, labels='beside' if _is_json(path) else file, session=name)
     return Raw(read_it, (path,) if file is None else (path, file), name.split('@')[0])

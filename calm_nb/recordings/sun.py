@@ -32,7 +32,6 @@ SIGNALS = {'F': 'fluorescence (a.u.)', 'Fneu': 'neuropil fluorescence (a.u.)', '
            'neuropil (a.u.)', 'Fdemix': 'fluorescence, demixed, less neuropil and baseline (a.u.)',
            'spks': 'deconvolved (a.u.)'}
 _REGISTRATIONS = ('multi', 'single')
-_BASELINES = ('none', 'maximin', 'percentile')
 
 # %% ../../nbs/01c_sun.ipynb #0c3612e0
 _MOST = 2**31 - 1 # bytes of one chunk: the limit of blosc
@@ -51,8 +50,7 @@ def _described(folder):
     expect(fits, f'{path}: zarr_format is not 2; this release is in version 2')
     return meta
 
-def _sizes(meta, key, least, path):
-    "A list of whole numbers of the .zarray."
+def _sizes(meta, key, least, path): # A list of whole numbers of the .zarray
     x = meta.get(key)
     whole = isinstance(x, list) and all(type(v) is int and least <= v < 2**40 for v in x)
     _intact(whole, f'{path}: {key} is {str(x)[:80]}; expected whole numbers of at least {least}')
@@ -105,8 +103,7 @@ def _unpacked(raw, a, path, size=None):
     _intact(size in (None, len(raw)), f'{path}: {len(raw):,} bytes, expected {size or 0:,}')
     return raw
 
-def _chunk(a, path):
-    "One chunk as an array of the chunk's shape."
+def _chunk(a, path): # one chunk as an array of the chunk's shape
     return np.frombuffer(_unpacked(path.read_bytes(), a, path, a.size), a.dtype).reshape(a.chunks, order=a.order)
 
 def _check_headers(a, files):
@@ -147,15 +144,13 @@ _KNOWN = {'numpy': '_reconstruct _frombuffer ndarray dtype scalar', 'pandas': _P
           'functools': 'partial', 'datetime': 'date datetime timedelta'}
 
 # %% ../../nbs/01c_sun.ipynb #72bd2c69
-def _named(module, name, who):
-    "The Node of a name, as <library>.<name>; RecordingError for one that is not _KNOWN."
+def _named(module, name, who): # the Node of a name, as <library>.<name>; RecordingError for one that is not _KNOWN
     library, asked = str(module).split('.')[0], f'{str(module)[:80]}.{str(name)[:80]}'
     known = library == 'vr2p' or name in _KNOWN.get(library, '').split()
     expect(known, f'{who}: its pickle asks for {asked}, which no recording needs; nothing was run: download it again')
     return Node(f'{library}.{name}')
 
-def _called(f, args, who):
-    "The Node of a call."
+def _called(f, args, who): # the Node of a call
     if isinstance(f, Node) and f.name == 'functools.partial' and f.args: f = f.args[0]
     fits = isinstance(f, Node) and f.args is None and isinstance(args, tuple)
     expect(fits, f'{who}: its pickle calls {type(f).__name__} with {type(args).__name__}; nothing was run')
@@ -174,8 +169,7 @@ class _Machine:
         return values
 
     def top(self, kind):
-        if type(self.stack[-1]) is not kind:
-            raise ValueError(f'a {type(self.stack[-1]).__name__} where a {kind.__name__} is due')
+        if type(self.stack[-1]) is not kind: raise ValueError(f'{type(self.stack[-1])}, no {kind.__name__}')
         return self.stack[-1]
 
     def items(self, values):
@@ -239,8 +233,7 @@ _SECONDS = {'D': 86400., 'h': 3600., 'm': 60., 's': 1., 'ms': 1e-3, 'us': 1e-6, 
 
 def _type_of(node):
     "numpy type of a pickled dtype (None: objects), and seconds a count for times (else None)."
-    if not isinstance(node, Node) or node.name != 'numpy.dtype':
-        raise ValueError(f'{type(node)} where a dtype should be')
+    if not isinstance(node, Node) or node.name != 'numpy.dtype': raise ValueError(f'{type(node)}, no dtype')
     code = re.fullmatch(r'([biufmMOSU])(\d{0,4})', node.args[0])
     if not code: raise ValueError(f'dtype {node.args[0]!r}')
     if code[1] == 'O': return None, None
@@ -265,8 +258,7 @@ def _values(node):
 def _array_like(node): return isinstance(node, Node) and node.name in ('numpy._frombuffer', 'numpy._reconstruct')
 
 # %% ../../nbs/01c_sun.ipynb #02e705dd
-def _taken(levels, codes):
-    "levels[codes], with None for code -1."
+def _taken(levels, codes): # levels[codes], with None for code -1
     levels, codes = np.append(np.asarray(levels, object), None), np.asarray(codes).astype(np.int64)
     if len(codes) and not (-1 <= codes.min() and codes.max() < len(levels) - 1):
         raise ValueError(f'codes from {codes.min()} to {codes.max()} for {len(levels) - 1} values')
@@ -287,8 +279,7 @@ def _wrapped(node):
 
 def _index(node):
     "A pickled index as a list of (name, values)."
-    if node.name not in ('pandas._new_Index', 'pandas._new_DatetimeIndex'):
-        raise ValueError(f'an index kept as {node.name}')
+    if node.name not in ('pandas._new_Index', 'pandas._new_DatetimeIndex'): raise ValueError(f'an index {node.name}')
     kind, d = node.args[0].name, node.args[1]
     if kind == 'pandas.MultiIndex':
         parts = zip(d['names'], d['levels'], d['codes'], strict=True)
@@ -299,22 +290,19 @@ def _index(node):
     return [(d.get('name'), np.array(steps))]
 
 # %% ../../nbs/01c_sun.ipynb #0564be48
-def _blocks(manager):
-    "[(values node, places)] and the two indices of a pickled BlockManager."
+def _blocks(manager): # [(values node, places)] and the two indices of a pickled BlockManager
     if manager.args: return [b.args[:2] for b in manager.args[0]], manager.args[1]
     old = manager.state[3]['0.14.1']
     return [(b['values'], b['mgr_locs']) for b in old['blocks']], old['axes']
 
-def _places(where, n):
-    "Column numbers of a block."
+def _places(where, n): # column numbers of a block
     if isinstance(where, Node) and where.name == 'pandas.BlockPlacement': where = where.args[0]
     if isinstance(where, Node) and where.name == 'builtins.slice': return list(range(n))[slice(*where.args)]
     return [int(i) for i in (_values(where) if isinstance(where, Node) else np.atleast_1d(where))]
 
 def _table_of(node):
     "The columns of a pickled DataFrame by name, named levels of the index first; ValueError for what is no table."
-    if not isinstance(node, Node) or node.name != 'pandas.DataFrame':
-        raise ValueError(f'{type(node)} where a table should be')
+    if not isinstance(node, Node) or node.name != 'pandas.DataFrame': raise ValueError(f'{type(node)}, no table')
     blocks, (columns, rows) = _blocks(node.state.get('_mgr') or node.state['_data'])
     names = [str(c) for c in _index(columns)[0][1]]
     out = {str(n): v for n, v in _index(rows) if n is not None}
@@ -359,8 +347,7 @@ def _numbers(x): return x.astype(float) if x.dtype.kind in 'biuf' else np.array(
 def _texts(x): return np.array(['' if v is None or isinstance(v, Node) else str(v) for v in x.tolist()], str)
 def _flags(x): return np.array([t.strip().lower() in ('true', '1', '1.0') for t in _texts(x)])
 
-def _column(table, name, which, who, kind=_numbers):
-    "A column as numbers, text or flags."
+def _column(table, name, which, who, kind=_numbers): # A column as numbers, text or flags
     expect(name in table, f'{who}: the table {which} has no {name} among {", ".join(table)}; it is not of this task')
     with reading(f'{who}, {which}.{name}'): return kind(table[name])
 
@@ -469,21 +456,6 @@ def _speed_of(position, rate, away=False):
         speed[(speed > _JUMP) | np.asarray(away, bool)] = np.nan
     return speed.astype(np.float32)
 
-# %% ../../nbs/01c_sun.ipynb #ee9b9816
-def _dff(traces, baseline='maximin'):
-    "(T, N) dF/F by a baseline, the lab's 'maximin' or 'percentile'; infinite or NaN where it reaches zero."
-    from scipy.ndimage import gaussian_filter1d, maximum_filter1d, minimum_filter1d
-    choose('baseline', baseline, _BASELINES[1:])
-    out = np.empty(traces.shape, np.float32)
-    for a in range(0, traces.shape[1], 64):
-        x = np.asarray(traces[:, a:a + 64], np.float64)
-        if baseline == 'percentile': f0 = np.percentile(x, 8, axis=0)
-        else:
-            x = x - x.min(0)
-            f0 = maximum_filter1d(minimum_filter1d(gaussian_filter1d(x, 20, axis=0), 600, axis=0), 600, axis=0)
-        with np.errstate(divide='ignore', invalid='ignore'): out[:, a:a + 64] = np.where(f0 > 0, (x - f0)/f0, np.nan)
-    return out
-
 # %% ../../nbs/01c_sun.ipynb #d3640f80
 def _subject_of(folder):
     "The animal of a directory: A7 of Tyche-A7-SetA.zarr, which may come in two archives; else the name without .zarr."
@@ -503,25 +475,23 @@ def _session_name(folder, k):
     "'<animal directory>-<date>-<number>', or '<animal directory>-<k>' where dates are missing."
     return f"{Path(folder).name.removesuffix('.zarr')}-{re.sub(r'[^-.+A-Za-z0-9_]+', '-', _date(folder, k)) or k}"
 
-def _sessions_of(folder):
-    "Numbers of the sessions that an animal's directory has anything of."
+def _sessions_of(folder): # numbers of the sessions that an animal's directory has anything of
     places = [Path(folder)/'gimbl'/'vr', *(Path(folder)/r/s for r in _REGISTRATIONS for s in SIGNALS)]
     names = [p.name for place in places if place.is_dir() for p in place.iterdir()]
     return sorted({int(n) for n in names if re.fullmatch(r'0|[1-9]\d{0,5}', n)})
 
 # %% ../../nbs/01c_sun.ipynb #9c39901d
-def _finite(traces, why, log):
+def _finite(traces, log):
     "Traces of the cells without NaN and infinity, and their rows in the release."
     good = np.ones(traces.shape[1], bool)
     for a in range(0, len(traces), 4096): good &= np.isfinite(traces[a:a + 4096]).all(0)
     bad = np.flatnonzero(~good)
     n, hint = len(good), "not registered with the others: read it with registration='single'"
     expect(good.any(), f'{log}: NaN or infinite in each of {n} cells; if {hint}')
-    if len(bad): log.note(f'{len(bad)} of {len(good)} cells {why}: left out (rows {some(bad)})')
+    if len(bad): log.note(f'{len(bad)} of {len(good)} cells hold NaN or infinite values: left out (rows {some(bad)})')
     return (traces if good.all() else traces[:, good]), np.flatnonzero(good)
 
-def _standin(folder):
-    "Whether the animal is synthetic."
+def _standin(folder): # whether the animal is synthetic
     try: marks = json.loads((Path(folder)/'.zattrs').read_bytes())
     except (OSError, ValueError, RecursionError): return False
     return isinstance(marks, dict) and bool(marks.get('calm_nb_standin'))
@@ -559,10 +529,9 @@ def _behaviour(track, n, rate):
     speed = _speed_of(position, rate, np.isfinite(track.interim_number[:n]))
     return {'position': position.astype(np.float32), 'speed': speed}
 
-def _check_options(registration, signal, baseline):
+def _check_options(registration, signal):
     choose('registration', registration, _REGISTRATIONS)
     choose('signal', signal, SIGNALS)
-    choose('baseline', baseline, _BASELINES)
 
 def read(
     folder, k: int=0, # of an animal, with gimbl/ and multi/ in it; number of the session
@@ -570,11 +539,10 @@ def read(
     signal: str='Fdemix', # one of SIGNALS
     frames: int=64, # at most so many frames of each trial, as in the paper; None: whole trials
     rate: float=10., # Hz; sessions further than 5 % from it are refused; None: any
-    baseline: str='none', # of dF/F: 'none', 'maximin' or 'percentile'
     name: str=None, # of the session; None: from folder and date
 ) -> Recording:
     "Read one session; raises RecordingError, of it DamagedFile, with what to do, or ValueError for an unknown option."
-    _check_options(registration, signal, baseline)
+    _check_options(registration, signal)
     place, vr = (folder := Path(folder))/registration/signal/str(k), folder/'gimbl'/'vr'/str(k)
     log, vr_log = Log(place), Log(vr)
     vr_log.notes = log.notes = [*_ALWAYS]
@@ -583,15 +551,12 @@ def read(
     expect(len(shape) == 2, f'{place}: shape {shape}; expected (cells, frames)')
     track, table, n, found, segments = _behaved(vr, shape[1], shape[0], rate, vr_log)
     trials = _trials(track, table, n, segments, frames, log)
-    traces, roi = _finite(_read_signal(place)[:n], 'hold NaN or infinite values', log)
-    if baseline != 'none':
-        traces, kept = _finite(_dff(traces, baseline), 'have a baseline that reaches zero', log)
-        roi = roi[kept]
-    meta = {'field': 'CA1', 'registration': registration, 'signal': signal, 'baseline': baseline, 'number': k,
+    traces, roi = _finite(_read_signal(place)[:n], log)
+    meta = {'field': 'CA1', 'registration': registration, 'signal': signal, 'number': k,
             'date': _date(folder, k), 'behaviour_units': {'position': 'cm', 'speed': 'cm/s'}}
     return Recording(traces, found, _subject_of(folder), name or _session_name(folder, k), segments=segments, **trials,
                      behaviour=_behaviour(track, n, found), neurons={'region': np.full(len(roi), 'CA1'), 'roi': roi},
-                     units=SIGNALS[signal] if baseline == 'none' else 'dF/F', checksum=fingerprint_of(place),
+                     units=SIGNALS[signal], checksum=fingerprint_of(place),
                      source=f'{folder.name}/{registration}/{signal}/{k}', notes=log.notes,
                      meta=meta | ({'standin': True} if _standin(folder) else {}))
 
@@ -664,17 +629,16 @@ def load(
     held_out=3/13, # animals, as in the paper: a fraction, how many, or a list of names
     registration: str='multi', # or 'single'
     signal: str='Fdemix', # one of SIGNALS
-    baseline: str='none', # of dF/F: 'none', 'maximin' or 'percentile'
     frames: int=64, # at most so many of each trial; None: whole trials
     rate: float=10., # Hz; None: any
     select=None, # names of animals or sessions, or how many sessions of each animal; None: all
     **how, # as in stored_corpus: seed, alpha, neurons, sessions, store, workers
 ) -> Corpus: # one session a recording day
     "All sessions of a folder; `skipped` says why one is not taken; FileNotFoundError where there is nothing to read."
-    _check_options(registration, signal, baseline)
+    _check_options(registration, signal)
     root = Path(root).expanduser()
     raws, skipped = _raws(root, select, registration, signal)
-    options = dict(registration=registration, signal=signal, frames=frames, rate=rate, baseline=baseline)
+    options = dict(registration=registration, signal=signal, frames=frames, rate=rate)
     expected = f'folders that hold gimbl/ and multi/:\n{download_steps(root)}'
-    return stored_corpus('sun', raws, options, root=root, expected=expected, scale=scale, held_out=held_out,
-                         skipped=skipped, **how)
+    how |= dict(scale=scale, held_out=held_out, skipped=skipped)
+    return stored_corpus('sun', raws, options, root=root, expected=expected, **how)

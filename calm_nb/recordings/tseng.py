@@ -30,8 +30,7 @@ PAPER = {
 _NAME = re.compile(r'mouse-(?P<mouse>[^-]+)-session-date-(?P<date>\d{4}-\d\d-\d\d)-area-(?P<area>[^-]+)'
                    r'-(?P<layer>L\d+)-(?P<imaging>(?:multi|single)-plane)')
 
-def _parsed(path):
-    "What the name of a file says: mouse, date, area, layer ('L23', 'L5'), imaging; {} for another name."
+def _parsed(path): # what the name of a file says: mouse, date, area, layer ('L23', 'L5'), imaging; {} for another name
     found = _NAME.search(Path(path).name)
     return found.groupdict() if found else {}
 
@@ -103,8 +102,7 @@ def _volume_mean(x, step=_STEP, used=slice(None)):
     with np.errstate(invalid='ignore'): return np.where(known, x, 0).sum(1)/np.where(known.any(1), known.sum(1), np.nan)
 
 # %% ../../nbs/01b_tseng.ipynb #39d64ed4
-def _planes(f, name):
-    "Numbers of the planes that have dF/F, in order."
+def _planes(f, name): # numbers of the planes that have dF/F, in order
     found = [re.fullmatch(r'df_over_f_plane_(\d{1,3})', k) for k in members(f, 'processing/ophys', name)]
     return sorted(int(m[1]) for m in found if m)
 
@@ -144,8 +142,7 @@ def _traces(f, v, log):
     if empty: log.note(f'planes {empty} have no neurons')
     volumes = {k: shapes[k][0] for k in v.planes if k not in empty} | {'behaviour': v.n//v.step}
     T, N = min(volumes.values()), sum(s[1] for s in shapes.values())
-    expect(N and T > 1, f'{log}: {N} neurons in {len(v.planes)} planes, volumes {volumes}; expected 1 neuron, '
-           '2 volumes')
+    expect(N and T > 1, f'{log}: {N} neurons in {len(v.planes)} planes, volumes {volumes}; expected 1 neuron, 2 frames')
     said = ', '.join(f'{k}: {n}' for k, n in volumes.items())
     if len(set(volumes.values())) > 1: log.note(f'volumes {said}: cut to the shortest, {T}')
     return _fill(f, shapes, v, T, N, log), np.repeat(v.planes, [s[1] for s in shapes.values()])
@@ -174,19 +171,16 @@ def _mend(x, plane, log):
     keep = known[a:b].all(0)
     bad = np.flatnonzero(~keep)
     expect(keep.any(), f'{log}: every one of {len(keep)} neurons holds NaN or infinite values; choose another field')
-    if b - a < len(x):
-        log.note(f'{a} volumes at the start and {len(x) - b} at the end are NaN in a whole plane: cut off')
+    if b - a < len(x): log.note(f'{a} volumes at the start and {len(x) - b} at the end are NaN in a plane: cut off')
     if bad.size: log.note(f'{bad.size} of {len(keep)} neurons hold NaN or infinite values: left out ({some(bad)})')
     return a, b, keep
 
 # %% ../../nbs/01b_tseng.ipynb #e0f96be8
-def _text(value):
-    "Text of an attribute or scalar: text, bytes, or an array of one."
+def _text(value): # text of an attribute or scalar: text, bytes, or an array of one
     value = next(iter(np.asarray(value).ravel()), '')
     return value.decode('utf-8', 'replace') if isinstance(value, bytes) else str(value)
 
-def _told(f, path, name):
-    "A text of the file, '' where it is absent."
+def _told(f, path, name): # A text of the file, '' where it is absent
     return _text(read_field(f, path, name, kind='any', missing=''))
 
 def _rois(f, planes, plane, log):
@@ -212,8 +206,7 @@ def _segments(times, log):
     pauses = np.flatnonzero(gaps > 1.5*np.median(gaps)) + 1
     edges, inside = np.r_[0, pauses, len(times)], np.delete(gaps, pauses - 1)
     rate = float(1/inside.mean()) if inside.size and inside.mean() > 0 else np.nan
-    expect(.1 < rate < 1000, f'{log}: time stamps give {rate:.3g} volumes a second; expected about 6: download '
-           'it again')
+    expect(.1 < rate < 1000, f'{log}: time stamps give {rate:.3g} volumes a second; expected about 6')
     if pauses.size: log.note(f'pauses in the time stamps before volumes {some(pauses)}: segments end there')
     if abs(rate/6 - 1) > .05: log.note(f'{rate:.2f} volumes a second by the time stamps; the release says 6')
     return rate, np.stack([edges[:-1], edges[1:]], 1)
@@ -264,7 +257,7 @@ def _table(f, log):
         fits = x is not None and x.shape == start.shape and (column not in _FLAGS or np.isin(x, (0, 1)).all())
         if fits: known[column] = x
         elif x is not None or column not in _SCORES:
-            log.note(f"trials' {column} is missing, of another length or no flag: left out")
+            log.note(f"trials' {column} is missing, too short or no flag: left out")
     return known
 
 def _rows(number, spans, times, table, log):
@@ -299,16 +292,15 @@ def _matched(number, spans, times, table, log):
 # %% ../../nbs/01b_tseng.ipynb #2c55ecd7
 _EDGES = ('stem_start', 'stem_stop', 'arm_start', 'arm_stop')
 
-def _span(inside, a):
-    "First and last + 1 of the volumes marked, from volume a on; -1, -1 for none."
+def _span(inside, a): # first and last + 1 of the volumes marked, from volume a on; -1, -1 for none
     marked = np.flatnonzero(inside)
     return (a + int(marked[0]), a + int(marked[-1]) + 1) if marked.size else (-1, -1)
 
 def _epochs(f, name):
     "(trial, kind) -> (start, stop) in seconds, or None where the table is missing or its columns differ in length."
     kind = read_field(f, 'intervals/epochs/epoch_type', name, kind='text', missing=None)
-    numbers = [read_field(f, f'intervals/epochs/{c}', name, missing=None) for c in ('trial_id', 'start_time',
-        'stop_time')]
+    columns = ('trial_id', 'start_time', 'stop_time')
+    numbers = [read_field(f, f'intervals/epochs/{c}', name, missing=None) for c in columns]
     if kind is None or kind.ndim != 1 or any(x is None or x.shape != kind.shape for x in numbers): return None
     return {(t, k): (a, b) for k, t, a, b in zip(kind.tolist(), *(x.tolist() for x in numbers))}
 
@@ -322,8 +314,7 @@ def _by_epoch(epochs, rows, spans, times, half):
     return out
 
 # %% ../../nbs/01b_tseng.ipynb #ef2596fb
-def _number(value):
-    "A finite positive number from an attribute, else None."
+def _number(value): # A finite positive number from an attribute, else None
     try: value = float(np.asarray(value).ravel()[0])
     except (TypeError, ValueError, IndexError): return None
     return value if np.isfinite(value) and value > 0 else None
@@ -388,8 +379,7 @@ def _subject(f, log):
     mouse = _told(f, 'general/subject/subject_id', log)
     if mouse: return mouse
     mouse, example = _parsed(log).get('mouse'), Path(file_name()).name
-    expect(mouse, f"{log}: neither /general/subject/subject_id nor the file's name tells the mouse; name it as "
-           f"{example}")
+    expect(mouse, f"{log}: neither general/subject/subject_id nor the file's name tells the mouse; name it {example}")
     log.note("no /general/subject/subject_id: mouse from the file's name")
     return mouse
 
@@ -409,8 +399,7 @@ def _about(f, regions, log):
                 date=told.get('date', ''), identifier=_told(f, 'identifier', log), behaviour_units=_UNITS)
     return meta | ({'standin': True} if read_attr(f, '/', 'calm_nb_standin', log) else {})
 
-def _check_format(f, log):
-    "Raise NotThisFormat unless the open file has this release's behaviour and traces."
+def _check_format(f, log): # raise NotThisFormat unless the open file has this release's behaviour and traces
     if not members(f, _BEHAVIOR, log):
         raise NotThisFormat(f'{log}: no /processing/behavior, as in the files of retinotopy and vessels: no trials')
     if not _planes(f, log):

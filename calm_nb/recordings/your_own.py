@@ -49,12 +49,11 @@ def _clock(T, rate, timestamps, start, log):
     found = float((~pause[1:]).sum()/steps[~pause[1:]].sum())
     fits = rate is None or abs(_positive(rate, log)/found - 1) <= .05
     expect(fits, f'{log}: rate={rate} Hz, but the stamps say {found:.4g}: pass one, or timestamps/1000 if they are ms')
-    if pause.any():
-        log.note(f'pauses in the time stamps before frames {some(np.flatnonzero(pause))}: segments end there')
+    at = np.flatnonzero(pause)
+    if at.size: log.note(f'pauses in the time stamps before frames {some(at)}: segments end there')
     return t, found, pause
 
-def _segments(good, pause):
-    "Continuous stretches [start, stop) of good frames that no pause divides."
+def _segments(good, pause): # continuous stretches [start, stop) of good frames that no pause divides
     edges = np.flatnonzero(np.r_[True, (good[1:] != good[:-1]) | pause[1:], True])
     return np.array([(a, b) for a, b in zip(edges[:-1], edges[1:]) if good[a]], np.int64).reshape(-1, 2)
 
@@ -79,8 +78,7 @@ def _read_table(table, stamps, rate, who):
     if unit == 'either':
         whole = (x == np.floor(x))[np.isfinite(x)].all()
         clear = not whole or np.nanmax(x, initial=0) > stamps[-1] + 1.01/rate
-        expect(clear, f'{who}: {a} and {b} of the trials could be frames or seconds; name them {a}_frame or '
-               f'{a}_time, …')
+        expect(clear, f'{who}: {a} and {b} of the trials could be frames or seconds; name them {a}_frame or {a}_time')
         unit = 'frames' if whole else 's'
     return x, unit, table
 
@@ -100,15 +98,14 @@ def _fit(spans, segments, T, log):
             last = b
     said = [f'{len(v)} of {len(spans)} trials left out, {why} (numbers {some(sorted(v))}, 0-based)'
             for why, v in reasons.items()]
-    expect(kept, f'{log}: none of {len(spans)} trials fits the {T} frames; {"; ".join(said)}. Are they in frames '
-           'or in s?')
+    expect(kept, f'{log}: none of {len(spans)} trials fits the {T} frames; {"; ".join(said)}. Are they frames, or s?')
     log.notes += said
     return np.array(kept)
 
 # %% ../../nbs/01d_your_own.ipynb #e558fe90
 def _cut(given, before, after, stamps, rate, who):
     "(n, 2) frames of the trials in the order given, and the columns that came with them; None without trials."
-    given = {k: v for k, v in given.items() if v is not None}
+    given = {k: v for k, v in zip(_CUTS, given) if v is not None}
     expect(len(given) < 2, f'{who}: {" and ".join(given)} are given; expected one of {", ".join(_CUTS)}')
     if not given: return None, {}
     (kind, x), = given.items()
@@ -175,8 +172,7 @@ def _one_behaviour(name, value, stamps, log):
 # %% ../../nbs/01d_your_own.ipynb #f9ed9e53
 _NAN = ('drop', 'interpolate', 'raise')
 
-def _bridge(x, bad):
-    "Fill the NaN of each neuron linearly over time."
+def _bridge(x, bad): # fill the NaN of each neuron linearly over time
     frames = np.arange(len(x))
     for j in np.flatnonzero(bad.any(0)):
         x[bad[:, j], j] = np.interp(frames[bad[:, j]], frames[~bad[:, j]], x[~bad[:, j], j])
@@ -215,7 +211,7 @@ def _check_axes(x, timestamps, behaviour, neurons, who):
     long |= {f'behaviour {k}': v for k, v in (behaviour or {}).items() if not isinstance(v, tuple)}
     wrong = [f'{k} has {N}' for k, v in long.items() if v is not None and np.ndim(v) and len(v) == N != T]
     wrong += [f'{k} of the neurons has {T}' for k, v in (neurons or {}).items() if np.ndim(v) and len(v) == T != N]
-    expect(not wrong, f'{who}: traces {x.shape} seem to be (neurons, frames): {"".join(wrong[:1])} values: pass '
+    expect(not wrong, f'{who}: traces {x.shape} look like (neurons, frames): {"".join(wrong[:1])} values: pass '
            'traces.T')
 
 def _trials(spans, info, segments, T, window, log):
@@ -233,8 +229,7 @@ def _trials(spans, info, segments, T, window, log):
 
 # %% ../../nbs/01d_your_own.ipynb #84c179aa
 def from_arrays(
-    traces, # (T, N) numbers: frames by neurons
-    rate: float=None, # Hz; may be None where there are timestamps
+    traces, rate: float=None, # (T, N) numbers, frames by neurons; Hz, may be None where there are timestamps
     trials=None, # (n, 2) frames [start, stop), or a table with start and stop columns; the others become trial_info
     behaviour: dict=None, # name -> (T,) or (T, k), or a pair (times in s, values) on its own clock
     neurons: dict=None, trial_info: dict=None, # name -> (N,), name -> (n,)
@@ -242,10 +237,8 @@ def from_arrays(
     window: int=80, # frames a pseudo-trial where there are no trials
     trial_times=None, # (n, 2) s [start, stop)
     events=None, before: float=1., after: float=3., # (n,) s: a trial from `before` to `after` each
-    start: float=0., # s, time of the first frame where there are no timestamps
-    good=None, # function of the times (T,) that says which frames can be used
-    nan: str='drop', # neurons with NaN: 'drop', 'interpolate' or 'raise'
-    notes=(), # put before the notes made here
+    start: float=0., good=None, # s, of the first frame; function of the times (T,) that says which can be used
+    nan: str='drop', notes=(), # neurons with NaN: 'drop', 'interpolate' or 'raise'; put before the notes made here
     **identity, # subject, session, units, source, checksum, meta: as in Recording
 ) -> Recording:
     "A recording from plain arrays; raises RecordingError that says what does not fit."
@@ -258,8 +251,7 @@ def from_arrays(
     stamps, rate, pause = _clock(len(x), rate, timestamps, start, log)
     segments = _segments(recorded if good is None else recorded & good(stamps), pause)
     expect(len(segments), f'{log}: no frame can be used: each is NaN or in an invalid interval')
-    given = dict(trials=trials, trial_times=trial_times, events=events)
-    spans, columns = _cut(given, before, after, stamps, rate, log)
+    spans, columns = _cut((trials, trial_times, events), before, after, stamps, rate, log)
     parts, values = _trials(spans, {**columns, **(trial_info or {})}, segments, len(x), window, log), {}
     for name, value in (behaviour or {}).items(): values |= _one_behaviour(str(name), value, stamps, log)
     return Recording(**{'subject': 'subject', 'session': 'session', **identity}, traces=x, rate=rate, segments=segments,
@@ -274,7 +266,7 @@ def _baseline(x, width, baseline):
     if baseline == 'maximin':
         return maximum_filter1d(minimum_filter1d(gaussian_filter1d(x, 10, axis=0), width, axis=0), width, axis=0)
     T, half = len(x), width//2
-    centres = np.unique(np.r_[np.arange(0, T, max(1, width//4)), T - 1])
+    centres = np.unique([*range(0, T, max(1, width//4)), T - 1])
     knots = np.stack([np.percentile(x[max(0, c - half):c - half + width], 8, axis=0) for c in centres])
     return np.stack([np.interp(np.arange(T), centres, k) for k in knots.T], 1)
 
@@ -297,8 +289,7 @@ def _dff(F, rate, baseline='maximin'):
 # %% ../../nbs/01d_your_own.ipynb #f4700d1a
 _PICKLED = 'an object array, which only a pickle can hold, and this project opens no pickle: save it as numbers'
 
-def _npy_header(f):
-    "Shape, order and type of an open .npy file."
+def _npy_header(f): # shape, order and type of an open .npy file
     first = np.lib.format.read_magic(f) == (1, 0)
     return (np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0)(f)
 
@@ -314,8 +305,7 @@ def _npy(path, ndim=None):
     expect(fits, f'{path}: {dtype} of shape {shape}; expected numbers with {ndim or "any"} axes')
     size = int(np.prod(shape, dtype=object))*dtype.itemsize
     if not 0 <= size <= left:
-        raise DamagedFile(f'{path}: its header declares {size:,} bytes, shape {shape}, and {left:,} are there; '
-                          'copy it anew')
+        raise DamagedFile(f'{path}: its header declares {size:,} bytes, shape {shape}, and {left:,} are there')
     with reading(path): return np.load(path, mmap_mode='r' if size and shape else None, allow_pickle=False)
 
 # %% ../../nbs/01d_your_own.ipynb #cbca2f74
@@ -324,14 +314,13 @@ _SUFFIXES = ('.nwb', '.h5', '.hdf5', '.mat', '.npy', '.npz', '.csv', '.tsv')
 def _bases(path):
     "A recording without its suffix, and for suite2p/, plane0/ and combined/ the folders above; the last is its name."
     path = Path(path).absolute()
-    bases = [path.with_suffix('') if path.suffix.lower() in _SUFFIXES and not path.is_dir() else path]
+    bases = [path if path.is_dir() else path.with_suffix('')]
     while re.fullmatch(r'suite2p|plane\d+|combined', bases[-1].name): bases.append(bases[-1].parent)
     return bases
 
 def _name_of(path): return _bases(path)[-1].name
 
-def _subject_of(path):
-    "The `sub-…` of a path's last folders or name, else its name."
+def _subject_of(path): # the `sub-…` of a path's last folders or name, else its name
     found = re.findall(r'sub-([^_/\\]+)', str(Path(*Path(path).parts[-3:])))
     return found[-1] if found else _name_of(path)
 
@@ -413,10 +402,10 @@ def _planes(folder, plane):
     folder = Path(folder)
     if (folder/'suite2p').is_dir(): folder = folder/'suite2p'
     found = {int(p.name[5:]): p for p in folder.glob('plane*') if re.fullmatch(r'plane\d+', p.name) and p.is_dir()}
+    files = (folder, folder/'combined') if not found else ()
+    found |= {0: p for p in files if (p/'F.npy').is_file() or (p/'spks.npy').is_file()}
     if not found:
-        found = {0: p for p in (folder, folder/'combined') if (p/'F.npy').is_file() or (p/'spks.npy').is_file()}
-    if not found:
-        raise NotThisFormat(f'{folder}: no Suite2p folder; expected plane0 with F.npy, Fneu.npy and iscell.npy')
+        raise NotThisFormat(f'{folder}: no Suite2p folder; expected plane0 with F.npy, Fneu.npy, iscell.npy')
     expect(plane is None or plane in found, f'{folder}: no plane {plane}; there are {sorted(found)}')
     return {k: found[k] for k in sorted(found) if plane in (None, k)}
 
@@ -426,8 +415,7 @@ def _rate_of(folders, rate, log):
     if rate is not None: return _positive(rate, folders[0].parent)
     found = {r: name for r, name in map(_suite2p_rate, folders[::-1]) if r is not None}
     if not found:
-        raise _NoRate(f'{folders[0]}: no rate that ops.npy, a pickle, shows: pass rate=… (Hz), or add an ops.json '
-                      'with "fs"')
+        raise _NoRate(f'{folders[0]}: no rate that ops.npy, a pickle, shows: pass rate=…, or add an ops.json with "fs"')
     one = len(found) == 1
     expect(one, f'{folders[0].parent}: planes of {sorted(found)} Hz; read them one by one with plane=…')
     log.note(f'rate from {", ".join(found.values())}')
@@ -479,8 +467,7 @@ def from_suite2p(
 # %% ../../nbs/01d_your_own.ipynb #3ca03c04
 _CAIMAN = {'F_dff': 'dF/F', 'C': 'denoised fluorescence (a.u.)', 'S': 'deconvolved (a.u.)'}
 
-def _unless_none(f, name, who, ndim=None):
-    "A field's numbers, None where it is absent or stored as the text 'NoneType'."
+def _unless_none(f, name, who, ndim=None): # A field's numbers, None where it is absent or stored as the text 'NoneType'
     x = read_field(f, name, who, kind='any', missing=None)
     if x is None or x.dtype.kind == 'U': return None
     expect(ndim in (None, x.ndim), f'{who}: {name} of shape {x.shape}; expected {ndim} axes')
@@ -540,8 +527,8 @@ def from_caiman(
         if rate is None: rate = _unless_none(f, 'params/data/fr', path)
         standin = read_attr(f, '/', 'calm_nb_standin', path) is not None
     if rate is None: raise _NoRate(f'{path}: no params/data/fr; pass rate=… in frames a second')
-    parts = dict(traces=x[kept].T, rate=_positive(rate, path), neurons={'roi': kept}, units=_CAIMAN[key],
-                 meta={'signal': key} | ({'standin': True} if standin else {}))
+    meta = {'signal': key} | ({'standin': True} if standin else {})
+    parts = dict(traces=x[kept].T, rate=_positive(rate, path), neurons={'roi': kept}, units=_CAIMAN[key], meta=meta)
     return _finish(path, 'CaImAn', parts, given, log)
 
 # %% ../../nbs/01d_your_own.ipynb #b7ecc02f
@@ -551,7 +538,7 @@ def _nwb(path):
     with open_h5(path) as f: version, specs = read_attr(f, '/', 'nwb_version', path), members(f, 'specifications', path)
     if version is None: raise NotThisFormat(f'{path}: an HDF5 file without nwb_version; expected NWB 2')
     if str(version).startswith(('NWB-1', '1.')):
-        raise NotThisFormat(f'{path}: version {version}; expected NWB 2: convert it')
+        raise NotThisFormat(f'{path}: version {version}; expected NWB 2')
     pynwb = need('pynwb', why='reading NWB files')
     with reading(path), warnings.catch_warnings():
         warnings.simplefilter('ignore')
@@ -559,12 +546,10 @@ def _nwb(path):
         extended = bool(set(specs) - {'core', 'hdmf-common', 'hdmf-experimental'})
         with pynwb.NWBHDF5IO(str(path), 'r', load_namespaces=extended) as io: yield io.read()
 
-def _label(item):
-    "Path of an object in its file: 'ophys/DfOverF/RoiResponseSeries'."
+def _label(item): # path of an object in its file: 'ophys/DfOverF/RoiResponseSeries'
     return f'{_label(item.parent)}/{item.name}'.lstrip('/') if item.parent is not None else ''
 
-def _values(data, who):
-    "What a lazy dataset or a list holds, as an array."
+def _values(data, who): # what a lazy dataset or a list holds, as an array
     if isinstance(data, h5py.Dataset): return read_field(data.parent, data.name.rsplit('/', 1)[-1], who, kind='any')
     x = np.asarray(data)
     return x.astype(str) if x.dtype.kind in 'SO' and all(isinstance(v, (str, bytes)) for v in x.ravel()) else x
@@ -601,8 +586,7 @@ def _oriented(x, n, log):
     log.note(f'the series has shape {x.shape} for {n} ROIs: it is stored transposed, and read as (frames, ROIs)')
     return x.T
 
-def _scaled(x, conversion, offset, who):
-    "x·conversion + offset; unscaled values keep their type."
+def _scaled(x, conversion, offset, who): # x·conversion + offset; unscaled values keep their type
     conversion, offset = float(1 if conversion is None else conversion), float(offset or 0)
     finite = np.isfinite(conversion) and np.isfinite(offset)
     expect(finite, f'{who}: conversion {conversion} and offset {offset}; expected finite numbers')
@@ -656,8 +640,7 @@ def _pull_trials(nwb, name, log):
     columns, left = _table(found[name], log)
     for k in ends: expect(k in columns, f'{log}: the intervals {name} have no {k}; expected {" and ".join(ends)} in s')
     empty = not len(columns[ends[0]])
-    log.note(f'the table {name} is empty' if empty else left and 'trial columns left out, no single values: '
-             f'{", ".join(left)}')
+    log.note(f'the table {name} is empty' if empty else left and f'trial columns left out: {", ".join(left)}')
     return parts if empty else parts | dict(trial_times=np.stack([columns[k] for k in ends], 1), trial_info=columns)
 
 # %% ../../nbs/01d_your_own.ipynb #f48be3c1
@@ -710,8 +693,8 @@ def from_nwb(
         subject = nwb.subject.subject_id if nwb.subject is not None else None
     with open_h5(path) as f: standin = read_attr(f, '/', 'calm_nb_standin', path) is not None
     meta = {k: str(v) for k, v in about.items() if v} | parts['meta'] | {'behaviour_units': units}
-    parts |= dict(subject=str(subject) if subject else None, units=_kind(label),
-                  meta=meta | ({'standin': True} if standin else {}))
+    if standin: meta['standin'] = True
+    parts |= dict(subject=str(subject) if subject else None, units=_kind(label), meta=meta)
     return _finish(path, 'NWB', parts, {**given, 'trials': None if named else trials}, log)
 
 # %% ../../nbs/01d_your_own.ipynb #2782d81b
@@ -764,7 +747,7 @@ def _npz(path):
     out = {}
     with reading(path): archive = zipfile.is_zipfile(path)
     if not archive:
-        raise DamagedFile(f'{path}: {Path(path).stat().st_size:,} bytes that are no .npz archive; make it again')
+        raise DamagedFile(f'{path}: {Path(path).stat().st_size:,} bytes, no .npz archive; make it again')
     with reading(path), np.load(path, allow_pickle=False) as z:
         for k in z.files:
             try: out[k] = z[k]
@@ -821,8 +804,7 @@ def _mat(path):
     "The arrays of a MATLAB file of version 5 to 7.2; cells and structs are passed over."
     data = Path(path).read_bytes()
     order = {b'IM': '<', b'MI': '>'}.get(data[126:128])
-    if order is None:
-        raise NotThisFormat(f'{path}: without the header of MATLAB 5 to 7.3; save it with -v7.3, or as .npz')
+    if order is None: raise NotThisFormat(f'{path}: without the header of MATLAB 5 to 7.3; save it with -v7.3')
     with reading(path):
         blocks = [next(_mat_blocks(zlib.decompress(x), order))[1] if kind == 15 else x
                   for kind, x in _mat_blocks(data[128:], order) if kind in (14, 15)]
@@ -843,8 +825,7 @@ def _csv(path):
         table = pd.read_csv(f, sep=sep, header=None if bare else 'infer', skipinitialspace=True)
     return {str(k).strip(): v.to_numpy() for k, v in table.items()}
 
-def _apart(columns):
-    "The column of times, if any, apart from the others."
+def _apart(columns): # the column of times, if any, apart from the others
     clock = next((k for k in columns if _role(k) == 'timestamps'), None)
     return columns.get(clock), {k: v for k, v in columns.items() if k != clock}
 
@@ -919,14 +900,12 @@ def _kind_of(path):
     raise NotThisFormat(f'{path}: {why}; expected NWB, Suite2p, CaImAn, or arrays in one of {", ".join(_SUFFIXES)}')
 
 # %% ../../nbs/01d_your_own.ipynb #fd61249b
-def _beside(path):
-    "Sidecars that exist: 'trials' and 'behaviour' -> path."
+def _beside(path): # sidecars that exist: 'trials' and 'behaviour' -> path
     names = {'trials': ('trials',), 'behaviour': ('behaviour', 'behavior')}
     files = {k: [b.parent/f'{b.name}.{w}.csv' for b in _bases(path) for w in words] for k, words in names.items()}
     return {k: next(p for p in paths if p.is_file()) for k, paths in files.items() if any(p.is_file() for p in paths)}
 
-def _sidecars(path):
-    "Arguments of from_arrays from the files beside a recording."
+def _sidecars(path): # arguments of from_arrays from the files beside a recording
     out = {k: _csv(file) for k, file in _beside(path).items()}
     if 'behaviour' not in out: return out
     times, columns = _apart(out['behaviour'])
@@ -972,8 +951,7 @@ def _paths(root):
         sidecar = r'^\.|\.(trials|behaviou?r)\.csv$'
         yield from [place] if whole else (place/f for f in sorted(files) if not re.search(sidecar, f))
 
-def _kind_once(path, seen, root):
-    "What a recording is; an NWB file is refused where it is a copy of one before it."
+def _kind_once(path, seen, root): # what a recording is; an NWB file is refused where it is a copy of one before it
     kind = _kind_of(path)
     if kind == 'NWB':
         with open_h5(path) as f: once(seen, read_attr(f, '/', 'object_id', path), path, root)

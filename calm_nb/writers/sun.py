@@ -14,8 +14,7 @@ from ..recordings.sun import SIGNALS, Node
 # %% ../../nbs/02c_write_sun.ipynb #ce633703
 _BLOSC = {'blocksize': 0, 'clevel': 5, 'cname': 'lz4', 'id': 'blosc', 'shuffle': 1}
 
-def _write_meta(folder, shape, chunks, dtype, fill, filters=None):
-    "The .zarray of zarr 2.8."
+def _write_meta(folder, shape, chunks, dtype, fill, filters=None): # the .zarray of zarr 2.8
     folder.mkdir(parents=True, exist_ok=True)
     (folder/'.zarray').write_text(json.dumps(dict(chunks=list(chunks), compressor=_BLOSC, dtype=dtype, fill_value=fill,
                                                   filters=filters, order='C', shape=list(shape), zarr_format=2),
@@ -76,13 +75,11 @@ def _array_node(x):
         '|' if x.dtype.itemsize == 1 else '<')
     return Node('numpy.core.numeric:_frombuffer', (bytearray(np.ascontiguousarray(x).tobytes()), dtype, x.shape, 'C'))
 
-def _index_node(values, name=None):
-    "An index as pandas 1.4 pickles it."
+def _index_node(values, name=None): # an index as pandas 1.4 pickles it
     kind = 'pandas.core.indexes.numeric:Int64Index' if values.dtype.kind == 'i' else 'pandas.core.indexes.base:Index'
     return Node('pandas.core.indexes.base:_new_Index', (Node(kind), {'data': _array_node(values), 'name': name}))
 
-def _wrapper_node(kind, dtype, x):
-    "One of pandas' array classes around an array."
+def _wrapper_node(kind, dtype, x): # one of pandas' array classes around an array
     return Node('pandas._libs.arrays:__pyx_unpickle_NDArrayBacked', (Node(kind), 82904607, None),
                 (dtype, _array_node(x)))
 
@@ -155,8 +152,7 @@ def _content(r, names):
     frame, trial = _tables(r)
     return SimpleNamespace(signals=_signals(r.traces, names), frame=frame, trial=trial, vr=True)
 
-def _each(c, change, registrations=('multi',)):
-    "Change every signal of some registrations."
+def _each(c, change, registrations=('multi',)): # change every signal of some registrations
     for reg in registrations: c.signals[reg] = {k: change(v.copy()) for k, v in c.signals[reg].items()}
 
 def not_registered(c):
@@ -164,14 +160,12 @@ def not_registered(c):
     _each(c, lambda x: np.full(x.shape, np.nan))
 
 # %% ../../nbs/02c_write_sun.ipynb #fc926f34
-def _write_object(folder, node):
-    "A pickled object as zarr 2.8 stores it: a 0-dimensional array of objects."
+def _write_object(folder, node): # A pickled object as zarr 2.8 stores it: a 0-dimensional array of objects
     blosc, folder = need('numcodecs', why='writing Zarr files').Blosc(cname='lz4', clevel=5, shuffle=1), Path(folder)
     _write_meta(folder, (), (), '|O', 0, [{'id': 'pickle', 'protocol': 5}])
     (folder/'0').write_bytes(blosc.encode(_pickled(node)))
 
-def _write_groups(folder):
-    "A .zgroup in every folder that is no array."
+def _write_groups(folder): # A .zgroup in every folder that is no array
     for p in [folder, *folder.rglob('*')]:
         if p.is_dir() and not (p/'.zarray').is_file(): (p/'.zgroup').write_text('{\n    "zarr_format": 2\n}')
 
