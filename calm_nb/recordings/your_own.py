@@ -631,7 +631,8 @@ def _pull_trials(nwb, name, log):
     found, ends = {o.name: o for o in nwb.objects.values() if isinstance(o, TimeIntervals)}, ('start_time', 'stop_time')
     bad = found.pop('invalid_times', None)
     spans = None if bad is None else np.stack([_values(bad[k].data, log).astype(float) for k in ends], 1)
-    parts, others = dict(good=None if bad is None else partial(_outside, spans)), ', '.join(set(found) - {name})
+    parts = dict(good=None if bad is None else partial(_outside, spans))
+    others = ', '.join(k for k in found if k != name)
     if name is None: return parts
     if name not in found:
         expect(name == 'trials', f'{log}: no table of intervals called {name!r}; there are {others or "none"}')
