@@ -592,15 +592,9 @@ def _blank(place):
     if a.compressor == 'blosc' and sum(p.stat().st_size for _, p in files) > .05*len(files)*a.size: return False
     return bool(np.isnan(_chunk(a, files[0][1])[tuple(slice(s) for s in a.shape)]).all())
 
-def _evenly(found, n):
-    return [found[i] for i in sorted({round(x) for x in np.linspace(0, len(found) - 1, min(n, len(found)))})]
-
 def _selected(found, select):
-    "The sessions that were asked for: by name of session or animal, or so many of each animal."
+    "The sessions that were asked for, by the name of session or animal."
     if select is None or not found: return found
-    if isinstance(select, int):
-        animals = [[f for f in found if f.subject == s] for s in dict.fromkeys(f.subject for f in found)]
-        return [f for one in animals for f in _evenly(one, select)]
     names = sorted({n for f in found for n in (f.name, f.subject, f.stem)})
     wanted = {choose('animal or session in select', str(s), names) for s in select}
     return [f for f in found if wanted & {f.name, f.subject, f.stem}]
@@ -631,7 +625,7 @@ def load(
     signal: str='Fdemix', # one of SIGNALS
     frames: int=64, # at most so many of each trial; None: whole trials
     rate: float=10., # Hz; None: any
-    select=None, # names of animals or sessions, or how many sessions of each animal; None: all
+    select=None, # names of animals or sessions; None: all
     **how, # as in stored_corpus: seed, alpha, neurons, sessions, store, workers
 ) -> Corpus: # one session a recording day
     "All sessions of a folder; `skipped` says why one is not taken; FileNotFoundError where there is nothing to read."

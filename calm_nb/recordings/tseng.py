@@ -36,8 +36,8 @@ def _parsed(path): # what the name of a file says: mouse, date, area, layer ('L2
 
 def file_name(mouse='9', date='2017-08-19', area='visA', layer='L23', imaging='multi-plane') -> str:
     "The name the release gives to such a session, below the data set's folder."
-    return (f'sub-{mouse}/sub-{mouse}_ses-mouse-{mouse}-session-date-{date}-area-{area}-{layer}-{imaging}'
-            '-imaging_behavior+ophys.nwb')
+    name = f'mouse-{mouse}-session-date-{date}-area-{area}-{layer}-{imaging}-imaging_behavior+ophys.nwb'
+    return f'sub-{mouse}/sub-{mouse}_ses-{name}'
 
 def session_name(path) -> str: # '9-2017-08-19-visA-L23'; the file's name without suffix where it says nothing
     "Short name of the session in a file."

@@ -211,8 +211,7 @@ def _check_axes(x, timestamps, behaviour, neurons, who):
     long |= {f'behaviour {k}': v for k, v in (behaviour or {}).items() if not isinstance(v, tuple)}
     wrong = [f'{k} has {N}' for k, v in long.items() if v is not None and np.ndim(v) and len(v) == N != T]
     wrong += [f'{k} of the neurons has {T}' for k, v in (neurons or {}).items() if np.ndim(v) and len(v) == T != N]
-    expect(not wrong, f'{who}: traces {x.shape} look like (neurons, frames): {"".join(wrong[:1])} values: pass '
-           'traces.T')
+    expect(not wrong, f'{who}: traces {x.shape} are (neurons, frames): {"".join(wrong[:1])} values: pass traces.T')
 
 def _trials(spans, info, segments, T, window, log):
     "What a Recording needs about trials; windows where there are none."
@@ -282,8 +281,7 @@ def _dff(F, rate, baseline='maximin'):
         x[:, lost] = 0
         _bridge(x, bad & ~lost)
         b = _baseline(x, width, baseline)
-        with np.errstate(divide='ignore', invalid='ignore'):
-            out[:, a:a+256] = np.where(bad | (b <= 0), np.nan, (x - b)/b)
+        with np.errstate(all='ignore'): out[:, a:a+256] = np.where(bad | (b <= 0), np.nan, (x - b)/b)
     return out
 
 # %% ../../nbs/01d_your_own.ipynb #f4700d1a
