@@ -34,7 +34,7 @@ def sift(items, look, label) -> tuple: # item -> what look(item) returns; label(
 def once(seen: dict, key, path, root='.'):
     "Refuse a recording whose `key` (none: unknown) was seen in another file before; `seen`: key -> path."
     first = seen.setdefault(key, path) if key else path
-    expect(first == path, f'{path}: the same recording as {os.path.relpath(first, root)} ({key}); remove one of them')
+    expect(first == path, f'{path}: the same recording as {os.path.relpath(first, root)} ({str(key)[:40]}); remove one')
 
 # %% ../nbs/01_store.ipynb #ac1a46a1
 def _inside(files):

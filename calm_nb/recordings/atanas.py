@@ -96,7 +96,7 @@ def _check_shape(x, behaviour, key, log):
     usual = Counter(len(b) for b in behaviour.values() if b is not None and b.ndim).most_common(1)
     T = usual[0][0] if usual else len(x)
     aside = T == x.shape[1] != x.shape[0]
-    expect(not aside, f'{log}: {key} of shape {x.shape} for {T} behaviour frames: the traces are stored neurons first')
+    expect(not aside, f'{log}: {key} of shape {x.shape} for {T} frames is stored neurons first: transpose the traces')
 
 def _neurons(traces, log):
     "Traces without the neurons that hold a NaN; the 1-based numbers of those kept."
