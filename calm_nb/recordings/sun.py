@@ -144,9 +144,10 @@ _KNOWN = {'numpy': '_reconstruct _frombuffer ndarray dtype scalar', 'pandas': _P
           'functools': 'partial', 'datetime': 'date datetime timedelta'}
 
 # %% ../../nbs/01c_sun.ipynb #72bd2c69
-def _named(module, name, who): # the Node of a name, as <library>.<name>; RecordingError for one that is not _KNOWN
+def _named(module, name, who, strict):
+    "The Node of a name, as <library>.<name>; RecordingError for one that is not _KNOWN, if `strict`."
     library, asked = str(module).split('.')[0], f'{str(module)[:80]}.{str(name)[:80]}'
-    known = library == 'vr2p' or name in _KNOWN.get(library, '').split()
+    known = not strict or library == 'vr2p' or name in _KNOWN.get(library, '').split()
     expect(known, f'{who}: its pickle asks for {asked}, which no recording needs; nothing was run: download it again')
     return Node(f'{library}.{name}')
 
@@ -159,7 +160,7 @@ def _called(f, args, who): # the Node of a call
 # %% ../../nbs/01c_sun.ipynb #726c3634
 class _Machine:
     "Stack, marks and memo of a pickle that is being read."
-    def __init__(self, who): self.stack, self.marks, self.memo, self.who = [], [], {}, who
+    def __init__(self, who, strict): self.stack, self.marks, self.memo, self.who, self.strict = [], [], {}, who, strict
     def push(self, value): self.stack.append(value)
     def pop(self, n=None): return self.stack.pop() if n is None else tuple([self.stack.pop() for _ in range(n)][::-1])
     def marked(self):
@@ -189,7 +190,7 @@ def _dict(m, a):
     m.push({})
     m.items(values)
 
-def _global(m, a): m.push(_named(*(a.split(' ', 1) if a else m.pop(2)), m.who))
+def _global(m, a): m.push(_named(*(a.split(' ', 1) if a else m.pop(2)), m.who, m.strict))
 def _instance(m, a):
     _global(m, a)
     m.call(m.pop(), tuple(m.marked()))
@@ -218,9 +219,9 @@ _OPS = {name: act for names, act in _OPS.items() for name in names.split()}
 # %% ../../nbs/01c_sun.ipynb #5184c017
 _MOST_STEPS = 100_000_000 # instructions of one pickle
 
-def _read_pickle(raw, who):
-    "What the bytes of a pickle describe, in numbers, text, lists, dicts and Nodes; none of it is run."
-    machine = _Machine(who)
+def _read_pickle(raw, who, strict=True):
+    "What the bytes of a pickle describe, in numbers, text, lists, dicts and Nodes (any, unless `strict`); none is run."
+    machine = _Machine(who, strict)
     with reading(f'{who} (pickle)'):
         for step, (op, arg, _) in enumerate(pickletools.genops(raw)):
             known = op.name in _OPS and step <= _MOST_STEPS

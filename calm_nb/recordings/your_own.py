@@ -4,7 +4,7 @@
 __all__ = ['from_arrays', 'from_suite2p', 'from_caiman', 'from_nwb', 'from_file', 'read', 'load']
 
 # %% ../../nbs/01d_your_own.ipynb #629bcaa2
-import contextlib, h5py, inspect, json, os, pickletools, re, struct, warnings, zipfile, zlib
+import contextlib, h5py, inspect, json, os, re, struct, warnings, zipfile, zlib
 from functools import partial
 from pathlib import Path
 import numpy as np
@@ -12,6 +12,7 @@ from ..core import *
 from ..data import (Corpus, DamagedFile, Log, NotThisFormat, Recording, RecordingError, _check_columns, expect,
                           fingerprint_of, frame_times, members, open_h5, read_attr, read_field, reading, some,
                           windows_of)
+from .sun import _number, _read_pickle
 from ..store import SIZES, Raw, once, sift, stored_corpus
 
 # %% ../../nbs/01d_your_own.ipynb #f94fae61
@@ -333,24 +334,12 @@ def _finish(path, kind, parts, given, log):
     return from_arrays(**merged)
 
 # %% ../../nbs/01d_your_own.ipynb #0898fab2
-_NUMBER_CODES = ('BINFLOAT', 'FLOAT', 'BININT', 'BININT1', 'BININT2', 'INT', 'LONG', 'LONG1')
-_SILENT_CODES = ('MEMOIZE', 'PUT', 'BINPUT', 'LONG_BINPUT', 'FRAME')
-
 def _fs_in_pickle(path):
-    "The number that follows the word 'fs' in a pickled .npy file, never executed; None if there is not exactly one."
-    found, last, memo, count = set(), None, set(), 0
-    try:
-        with open(path, 'rb') as f:
-            _npy_header(f)
-            for code, value, _ in pickletools.genops(f):
-                if code.name in _SILENT_CODES:
-                    if last == 'fs' and code.name != 'FRAME': memo.add(count if code.name == 'MEMOIZE' else value)
-                    count += code.name == 'MEMOIZE'
-                    continue
-                if last == 'fs': found.add(float(value) if code.name in _NUMBER_CODES else None)
-                last = value if isinstance(value, str) else 'fs' if 'GET' in code.name and value in memo else None
-    except Exception: return None # whatever it is, the rate cannot be had from it
-    return found.pop() if len(found) == 1 else None
+    "`fs` of the pickled dict in an .npy file, read without running anything; None where there is none."
+    with contextlib.suppress(Exception), open(path, 'rb') as f: # whatever it is, the rate cannot be had from it
+        _npy_header(f)
+        fs = _number(_read_pickle(f.read(), path, strict=False).state[4][0]['fs'])
+        return fs if np.isfinite(fs) else None
 
 def _suite2p_rate(folder):
     "Rate (Hz) and the name of the file it is from, or None twice."
@@ -810,7 +799,7 @@ def _mat(path):
         return {k: x for k, x in (_mat_array(block, order) for block in blocks) if x is not None}
 
 # %% ../../nbs/01d_your_own.ipynb #1bfcf02c
-def _number(word):
+def _is_number(word):
     try: return float(word) is not None
     except ValueError: return False
 
@@ -819,7 +808,7 @@ def _csv(path):
     import pandas as pd
     sep = '\t' if Path(path).suffix.lower() == '.tsv' else ','
     with reading(path), open(path, encoding='utf-8') as f:
-        bare = all(map(_number, f.readline(1_000_000).strip().split(sep)))
+        bare = all(map(_is_number, f.readline(1_000_000).strip().split(sep)))
         f.seek(0)
         table = pd.read_csv(f, sep=sep, header=None if bare else 'infer', skipinitialspace=True)
     return {str(k).strip(): v.to_numpy() for k, v in table.items()}
