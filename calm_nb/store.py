@@ -31,10 +31,11 @@ def sift(items, look, label) -> tuple: # item -> what look(item) returns; label(
         except RecordingError as error: skipped[label(item)] = str(error)
     return found, skipped
 
-def once(seen: dict, key, path, root='.'):
+def once(seen: dict, key, path, root=None):
     "Refuse a recording whose `key` (none: unknown) was seen in another file before; `seen`: key -> path."
     first = seen.setdefault(key, path) if key else path
-    expect(first == path, f'{path}: the same recording as {os.path.relpath(first, root)} ({str(key)[:40]}); remove one')
+    where = os.path.relpath(first, root) if root else first
+    expect(first == path, f'{path}: the same recording as {where} ({str(key)[:40]}); remove one')
 
 # %% ../nbs/01_store.ipynb #ac1a46a1
 def _inside(files):
