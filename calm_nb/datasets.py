@@ -37,7 +37,6 @@ class Source:
     steps: str = ''  # how to get it, one command a line; {folder} stands for where it belongs
     archives: tuple = () # _Archives, where one call can fetch it
 
-# %% ../nbs/02f_datasets.ipynb #564686c9
 _WORMS, _MD5 = 'https://zenodo.org/records/19388374', 'md5:4689839382dd8855e3d6f64aadf89403'
 _PYTHON = 'python -c "from calm_nb.{0} import {1}; {2}"'.format
 SOURCES = {

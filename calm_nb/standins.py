@@ -64,7 +64,6 @@ def _field(k, c):
     c = replace(c, region=_REGIONS[k % len(_REGIONS)], layer=('2/3', '5')[k//2 % 2])
     return replace(c, planes=1, neurons=max(1, c.neurons//4)) if k == 1 else c
 
-# %% ../nbs/02e_standins.ipynb #f56d90c9
 def _configs(name, scale='auto', seed=0, subjects=None, sessions=None, **options):
     "TaskConfig of every session; so many animals and sessions in all, dealt to the animals in turn; a worm has one."
     scale, (kind, sizes, _) = resolve_scale(scale), STANDINS[choose('dataset with a stand-in', name, STANDINS)]

@@ -71,7 +71,6 @@ def _record(folder, name, raw, alpha, neurons):
             return record if record.get('checksum', '') == read_attr(f, '/', 'checksum', file) else None
     except OSError: return None
 
-# %% ../nbs/01_store.ipynb #29bf2316
 def _convert_one(name, raw, folder, alpha=.15, seed=0, neurons=None, options=None):
     "Read one recording, prepare it, write it to the store; its record. A RecordingError is recorded as a skip."
     start, file = time.perf_counter(), _file(folder, name, raw)

@@ -434,7 +434,6 @@ def _labels_for(path, labels): # the file of labels that names the recording's u
     here = [f for f, named in labels.items() if uid in named and f.parent in above]
     return min(here, key=lambda f: above.index(f.parent), default=None)
 
-# %% ../../nbs/01a_atanas.ipynb #de96032c
 def _few(names, n=5): return ', '.join(names[:n]) + (f' and {len(names) - n} more' if len(names) > n else '')
 
 def _select(kept, manifest):

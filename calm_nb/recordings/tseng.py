@@ -493,7 +493,6 @@ def _few(raws, limit, seed, out):
     few = _drawn(away, n, seed) | _drawn({k: r for k, r in raws.items() if k not in away}, limit - n, seed)
     return {k: r for k, r in raws.items() if k in few}
 
-# %% ../../nbs/01b_tseng.ipynb #3db8d3fc
 def load(
     root, # folder of the NWB files, searched with its subfolders
     scale: str='small', # 'tiny': 3 sessions, 'small': 12, of 64 neurons, which a CPU can train on; 'paper': all

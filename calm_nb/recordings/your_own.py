@@ -541,7 +541,6 @@ def _values(data, who): # what a lazy dataset or a list holds, as an array
     x = np.asarray(data)
     return x.astype(str) if x.dtype.kind in 'SO' and all(isinstance(v, (str, bytes)) for v in x.ravel()) else x
 
-# %% ../../nbs/01d_your_own.ipynb #b9dd52d0
 _KINDS = (('dF/F', r'dfoverf|df_?over_?f|df_?f|delta_?f'), ('deconvolved (a.u.)', r'deconv|spike|event|inferred|oasis'),
           ('neuropil (a.u.)', r'neuropil|background'), ('fluorescence (a.u.)', ''))
 _ORDER = ('dF/F', 'fluorescence (a.u.)', 'deconvolved (a.u.)', 'neuropil (a.u.)')
@@ -609,7 +608,6 @@ def _pull_series(item, log):
                 neurons={'roi': ids[rows], **_table(table, log, rows)[0]},
                 meta={k: str(v) for k, v in meta if v} | {'series': _label(item)})
 
-# %% ../../nbs/01d_your_own.ipynb #628509f1
 def _outside(spans, t): return ~((spans[:, :1] <= t) & (t < spans[:, 1:])).any(0)
 
 def _pull_trials(nwb, name, log):
@@ -827,7 +825,6 @@ def _csv_arrays(path):
     expect(rows, f'{path}: {rows} rows and {len(cells)} columns of neurons; expected at least one of each')
     return dict(traces=np.stack(list(cells.values()), 1), neurons={'name': np.array(list(cells))}, timestamps=times)
 
-# %% ../../nbs/01d_your_own.ipynb #84cbe24b
 def from_file(
     path, # .npy, .npz, .csv, .tsv, .mat or plain HDF5
     key: str=None, # name of the array of traces; None: see above
@@ -887,7 +884,6 @@ def _kind_of(path):
     if kind: return kind
     raise NotThisFormat(f'{path}: {why}; expected NWB, Suite2p, CaImAn, or arrays in one of {", ".join(_SUFFIXES)}')
 
-# %% ../../nbs/01d_your_own.ipynb #fd61249b
 def _beside(path): # sidecars that exist: 'trials' and 'behaviour' -> path
     names = {'trials': ('trials',), 'behaviour': ('behaviour', 'behavior')}
     files = {k: [b.parent/f'{b.name}.{w}.csv' for b in _bases(path) for w in words] for k, words in names.items()}

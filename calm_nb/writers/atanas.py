@@ -22,7 +22,6 @@ def _stamps(recording, pause): # time stamps in seconds, with `pause` seconds be
     frames = np.arange(len(recording.traces))
     return 6e5 + frames/recording.rate + pause*(frames[:, None] >= recording.segments[None, 1:, 0]).sum(1)
 
-# %% ../../nbs/02a_write_atanas.ipynb #5a255e6a
 def _content(r, pause):
     "Every dataset of a recording's file, by its HDF5 name."
     T, b = len(r.traces), r.behaviour
@@ -41,7 +40,6 @@ def _write(path, content):
         f.attrs['calm_nb_standin'] = True
     return Path(path)
 
-# %% ../../nbs/02a_write_atanas.ipynb #3132e35c
 def write_recording(
     path, # the HDF5 file to write: <uid>-data.h5
     recording: Recording, # fluorescence; behaviour as in BEHAVIOUR; meta may hold `reversals` and EVENTS, 0-based

@@ -147,7 +147,6 @@ def _tables(r):
                    'reward_id': np.where(text('reward', 'near') == 'far', 2, 1).astype('u8'), 'status': status,
                    'is_guided': text('is_guided', 'False')}
 
-# %% ../../nbs/02c_write_sun.ipynb #229e1b3e
 def _content(r, names):
     frame, trial = _tables(r)
     return SimpleNamespace(signals=_signals(r.traces, names), frame=frame, trial=trial, vr=True)
@@ -174,7 +173,6 @@ def _write_session(folder, k, c, chunks):
         for name, x in signals.items(): _write_array(folder/reg/name/str(k), x, chunks)
     if c.vr: _write_object(folder/'gimbl'/'vr'/str(k), _gimbl_node(c.frame, c.trial))
 
-# %% ../../nbs/02c_write_sun.ipynb #67fea6ac
 def write_zarr(
     root, # folder to write the animals in
     recordings, # Recordings; those of one subject become the sessions of one animal

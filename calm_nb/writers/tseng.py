@@ -56,7 +56,6 @@ def _put_plane(f, r, k, chosen, stamps, multi):
         if name in r.neurons: rois[name] = np.asarray(r.neurons[name], bool)[chosen]
     rois['id'] = np.arange(len(chosen), dtype=np.int32)
 
-# %% ../../nbs/02b_write_tseng.ipynb #1d2116db
 def _put_trials(f, r, stamps):
     "Write the table of trials."
     t, info, n = f.create_group('intervals/trials'), r.trial_info, len(r.trials)
@@ -99,7 +98,6 @@ def _put_general(f, r, planes, multi, identifier):
         if multi else 1}, 'Registration': {'fov_center_area': field}}
     for name, values in groups.items(): f.require_group(f'{_META}/{name}').attrs.update(values)
 
-# %% ../../nbs/02b_write_tseng.ipynb #424f11ee
 def no_behaviour(f):
     "An oddity: no behaviour, as in the release's files of retinotopy."
     del f[_BEHAVIOR]
