@@ -14,11 +14,11 @@ from ..recordings.sun import SIGNALS, Node
 # %% ../../nbs/02c_write_sun.ipynb #ce633703
 _BLOSC = {'blocksize': 0, 'clevel': 5, 'cname': 'lz4', 'id': 'blosc', 'shuffle': 1}
 
-def _write_meta(folder, shape, chunks, dtype, fill, filters=None):
-    "The .zarray of zarr 2.8."
+def _write_meta(folder, shape, chunks, dtype, fill, filters=None): # the .zarray of zarr 2.8
     folder.mkdir(parents=True, exist_ok=True)
-    (folder/'.zarray').write_text(json.dumps(dict(chunks=list(chunks), compressor=_BLOSC, dtype=dtype, fill_value=fill, filters=filters,
-                                                  order='C', shape=list(shape), zarr_format=2), indent=4))
+    (folder/'.zarray').write_text(json.dumps(dict(chunks=list(chunks), compressor=_BLOSC, dtype=dtype, fill_value=fill,
+                                                  filters=filters, order='C', shape=list(shape), zarr_format=2),
+                                             indent=4))
 
 def _write_array(folder, x, chunks):
     "Write an array as zarr 2.8 would: full chunks, padded at the edges."
@@ -32,7 +32,8 @@ def _write_array(folder, x, chunks):
         (folder/'.'.join(map(str, at))).write_bytes(blosc.encode(block))
 
 # %% ../../nbs/02c_write_sun.ipynb #abce42e9
-def _sized(short, long, raw): return short + bytes([len(raw)]) + raw if len(raw) < 256 else long + struct.pack('<I', len(raw)) + raw
+def _sized(short, long, raw):
+    return short + bytes([len(raw)]) + raw if len(raw) < 256 else long + struct.pack('<I', len(raw)) + raw
 
 def _atom(v):
     "Instructions that push a value without parts."
@@ -70,21 +71,22 @@ def _array_node(x):
         empty.state = (1, x.shape, _dtype_node('O8', '|', flags=63), False, x.astype(object).ravel().tolist())
         return empty
     times = x.dtype.kind == 'm'
-    dtype = _dtype_node('m8', version=4, more=(({}, (b'ns', 1, 1, 1)),)) if times else _dtype_node(x.dtype.str[1:], '|' if x.dtype.itemsize == 1 else '<')
+    dtype = _dtype_node('m8', version=4, more=(({}, (b'ns', 1, 1, 1)),)) if times else _dtype_node(x.dtype.str[1:],
+        '|' if x.dtype.itemsize == 1 else '<')
     return Node('numpy.core.numeric:_frombuffer', (bytearray(np.ascontiguousarray(x).tobytes()), dtype, x.shape, 'C'))
 
-def _index_node(values, name=None):
-    "An index as pandas 1.4 pickles it."
+def _index_node(values, name=None): # an index as pandas 1.4 pickles it
     kind = 'pandas.core.indexes.numeric:Int64Index' if values.dtype.kind == 'i' else 'pandas.core.indexes.base:Index'
     return Node('pandas.core.indexes.base:_new_Index', (Node(kind), {'data': _array_node(values), 'name': name}))
 
-def _wrapper_node(kind, dtype, x):
-    "One of pandas' array classes around an array."
-    return Node('pandas._libs.arrays:__pyx_unpickle_NDArrayBacked', (Node(kind), 82904607, None), (dtype, _array_node(x)))
+def _wrapper_node(kind, dtype, x): # one of pandas' array classes around an array
+    return Node('pandas._libs.arrays:__pyx_unpickle_NDArrayBacked', (Node(kind), 82904607, None),
+                (dtype, _array_node(x)))
 
 def _column_node(x):
     "The values of a block of one column."
-    if x.dtype.kind == 'm': return _wrapper_node('pandas.core.arrays.timedeltas:TimedeltaArray', _array_node(x).args[1], x[None])
+    if x.dtype.kind == 'm':
+        return _wrapper_node('pandas.core.arrays.timedeltas:TimedeltaArray', _array_node(x).args[1], x[None])
     if x.dtype.kind != 'U': return _array_node(x[None])
     names, codes = np.unique(x, return_inverse=True)
     dtype = Node('pandas.core.dtypes.dtypes:CategoricalDtype', (), {'categories': _index_node(names), 'ordered': False})
@@ -94,30 +96,37 @@ def _column_node(x):
 def _multi_node(levels):
     "A MultiIndex over {name: values}."
     parts = {k: np.unique(v, return_inverse=True) for k, v in levels.items()}
-    return Node('pandas.core.indexes.base:_new_Index', (Node('pandas.core.indexes.multi:MultiIndex'), {'levels': [_index_node(u, k) for k, (u, _) in parts.items()],
-        'codes': [_array_node(c.astype('i4')) for _, c in parts.values()], 'sortorder': None, 'names': list(parts)}))
+    return Node('pandas.core.indexes.base:_new_Index', (Node('pandas.core.indexes.multi:MultiIndex'),
+                                                        {'levels': [_index_node(u, k) for k, (u, _) in parts.items()],
+                                                         'codes': [_array_node(c.astype('i4')) for _,
+        c in parts.values()], 'sortorder': None, 'names': list(parts)}))
 
 def _frame_node(columns, index):
     "A DataFrame as pandas 1.4 pickles it."
-    blocks = tuple(Node('pandas._libs.internals:_unpickle_block', (_column_node(np.asarray(x)), Node('builtins:slice', (i, i + 1, 1)), 2)) for i, x in enumerate(columns.values()))
+    blocks = tuple(Node('pandas._libs.internals:_unpickle_block', (_column_node(np.asarray(x)), Node('builtins:slice',
+        (i, i + 1, 1)), 2)) for i, x in enumerate(columns.values()))
     axes = [_index_node(np.array(list(columns), object)), index]
-    return Node('pandas.core.frame:DataFrame', (), {'_mgr': Node('pandas.core.internals.managers:BlockManager', (blocks, axes)), '_typ': 'dataframe', '_metadata': [],
-                                                    'attrs': {}, '_flags': {'allows_duplicate_labels': True}})
+    return Node('pandas.core.frame:DataFrame', (), {'_mgr': Node('pandas.core.internals.managers:BlockManager',
+        (blocks, axes)), '_typ': 'dataframe', '_metadata': [], 'attrs': {},
+                                                    '_flags': {'allows_duplicate_labels': True}})
 
 def _gimbl_node(frame, trial):
     "A GimblData object in the 0-dimensional array that zarr makes of it."
     levels, lab = {k: frame[k] for k in ('frame', 'name')}, 'vr2p.gimbl.data:GimblData'
-    time = {'time': None, 'frame': _frame_node({k: v for k, v in frame.items() if k not in levels}, _multi_node(levels))}
-    gimbl = Node(lab, (), {'time': None, 'info': {'project': 'calm_nb miniature'}, 'path': Node(f'{lab}.TimeData', (), time),
-                           'trial': _frame_node(trial, _index_node(np.arange(len(trial['trial_number'])))), 'lick': None})
-    return Node('numpy.core.multiarray:_reconstruct', (Node('numpy:ndarray'), (0,), b'b'), (1, (), _dtype_node('O8', '|', flags=63), False, [gimbl]))
+    time = {'time': None, 'frame': _frame_node({k: v for k, v in frame.items() if k not in levels},
+                                               _multi_node(levels))}
+    gimbl = Node(lab, (), {'time': None, 'info': {'project': 'calm_nb miniature'}, 'path': Node(f'{lab}.TimeData', (),
+        time), 'trial': _frame_node(trial, _index_node(np.arange(len(trial['trial_number'])))), 'lick': None})
+    return Node('numpy.core.multiarray:_reconstruct', (Node('numpy:ndarray'), (0,), b'b'),
+                (1, (), _dtype_node('O8', '|', flags=63), False, [gimbl]))
 
 # %% ../../nbs/02c_write_sun.ipynb #1513bd4f
 def _signals(traces, names=tuple(SIGNALS)):
     "Signals in the release's orientation, (cells, frames), in the two registrations, from dF/F."
     x = np.ascontiguousarray(np.asarray(traces, np.float32).T)
     fneu = 100 + 5*np.roll(x, 1, 0)
-    multi = {'F': 200*(1 + x) + .7*fneu, 'Fneu': fneu, 'Fns': 200*(1 + x), 'Fdemix': x, 'spks': np.maximum(np.diff(x, axis=1, prepend=x[:, :1]), 0)}
+    multi = {'F': 200*(1 + x) + .7*fneu, 'Fneu': fneu, 'Fns': 200*(1 + x), 'Fdemix': x,
+             'spks': np.maximum(np.diff(x, axis=1, prepend=x[:, :1]), 0)}
     return {'multi': {k: multi[k] for k in names}, 'single': {k: np.ascontiguousarray(multi[k][::-1]) for k in names}}
 
 def _tables(r):
@@ -128,19 +137,21 @@ def _tables(r):
         trial[a:b] = i
         interim[b:r.trials[i + 1, 0] if i + 1 < n else b] = i
     text = lambda name, default: np.asarray(r.trial_info.get(name, np.full(n, default))).astype(str)
-    status = text('status', '').astype('U11') if 'status' in r.trial_info else np.where(r.trial_info.get('correct', np.ones(n, bool)), 'CORRECT', 'INCORRECT').astype('U11')
-    frame = {'frame': np.arange(T), 'name': np.full(T, 'Mouse'), 'time': times, 'path': np.full(T, 'Track'), 'position': np.asarray(r.behaviour.get('position', np.full(T, np.nan)), np.float64),
-             'trial_number': trial, 'period': np.full(T, 'TASK'), 'period_number': np.ones(T, np.int64), 'interim_number': interim}
-    return frame, {'trial_number': np.arange(n), 'time_start': times[r.trials[:, 0]], 'time_end': times[r.trials[:, 1] - 1], 'set': text('cue', 'A'),
-                   'reward_id': np.where(text('reward', 'near') == 'far', 2, 1).astype('u8'), 'status': status, 'is_guided': text('is_guided', 'False')}
+    status = text('status', '').astype('U11') if 'status' in r.trial_info else np.where(r.trial_info.get('correct',
+        np.ones(n, bool)), 'CORRECT', 'INCORRECT').astype('U11')
+    frame = {'frame': np.arange(T), 'name': np.full(T, 'Mouse'), 'time': times, 'path': np.full(T, 'Track'),
+             'position': np.asarray(r.behaviour.get('position', np.full(T, np.nan)), np.float64), 'trial_number': trial,
+             'period': np.full(T, 'TASK'), 'period_number': np.ones(T, np.int64), 'interim_number': interim}
+    return frame, {'trial_number': np.arange(n), 'time_start': times[r.trials[:, 0]],
+                   'time_end': times[r.trials[:, 1] - 1], 'set': text('cue', 'A'),
+                   'reward_id': np.where(text('reward', 'near') == 'far', 2, 1).astype('u8'), 'status': status,
+                   'is_guided': text('is_guided', 'False')}
 
-# %% ../../nbs/02c_write_sun.ipynb #229e1b3e
 def _content(r, names):
     frame, trial = _tables(r)
     return SimpleNamespace(signals=_signals(r.traces, names), frame=frame, trial=trial, vr=True)
 
-def _each(c, change, registrations=('multi',)):
-    "Change every signal of some registrations."
+def _each(c, change, registrations=('multi',)): # change every signal of some registrations
     for reg in registrations: c.signals[reg] = {k: change(v.copy()) for k, v in c.signals[reg].items()}
 
 def not_registered(c):
@@ -148,14 +159,12 @@ def not_registered(c):
     _each(c, lambda x: np.full(x.shape, np.nan))
 
 # %% ../../nbs/02c_write_sun.ipynb #fc926f34
-def _write_object(folder, node):
-    "A pickled object as zarr 2.8 stores it: a 0-dimensional array of objects."
+def _write_object(folder, node): # A pickled object as zarr 2.8 stores it: a 0-dimensional array of objects
     blosc, folder = need('numcodecs', why='writing Zarr files').Blosc(cname='lz4', clevel=5, shuffle=1), Path(folder)
     _write_meta(folder, (), (), '|O', 0, [{'id': 'pickle', 'protocol': 5}])
     (folder/'0').write_bytes(blosc.encode(_pickled(node)))
 
-def _write_groups(folder):
-    "A .zgroup in every folder that is no array."
+def _write_groups(folder): # A .zgroup in every folder that is no array
     for p in [folder, *folder.rglob('*')]:
         if p.is_dir() and not (p/'.zarray').is_file(): (p/'.zgroup').write_text('{\n    "zarr_format": 2\n}')
 
@@ -164,7 +173,6 @@ def _write_session(folder, k, c, chunks):
         for name, x in signals.items(): _write_array(folder/reg/name/str(k), x, chunks)
     if c.vr: _write_object(folder/'gimbl'/'vr'/str(k), _gimbl_node(c.frame, c.trial))
 
-# %% ../../nbs/02c_write_sun.ipynb #67fea6ac
 def write_zarr(
     root, # folder to write the animals in
     recordings, # Recordings; those of one subject become the sessions of one animal
@@ -173,7 +181,7 @@ def write_zarr(
     chunks: tuple=(1000, 10000), # cells and frames a chunk, as in the release
     signals: tuple=tuple(SIGNALS), # which to write
 ) -> list: # the animals' directories, <subject>.zarr
-    "Write recordings (traces in dF/F, behaviour `position`, trial_info `cue`, `reward`, `status`, …) as the release would hold them, marked as synthetic."
+    "Write recordings (traces in dF/F, behaviour `position`, trial_info) as the release would, marked as synthetic."
     animals, out = {}, []
     for r in recordings: animals.setdefault(r.subject, []).append(r)
     for subject, sessions in animals.items():
@@ -183,7 +191,8 @@ def write_zarr(
             c = _content(r, signals)
             if spoil and r is sessions[-1]: spoil(c)
             _write_session(draft, k, c, chunks)
-        _write_array(draft/'data_paths', np.array([r.session.removeprefix(f'{subject}-') for r in sessions]), (len(sessions),))
+        _write_array(draft/'data_paths', np.array([r.session.removeprefix(f'{subject}-') for r in sessions]),
+                     (len(sessions),))
         _write_groups(draft)
         (draft/'.zattrs').write_text('{"calm_nb_standin": true}')
         shutil.rmtree(folder, ignore_errors=True)

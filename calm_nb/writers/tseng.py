@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from ..core import *
 from ..data import Recording
-from ..recordings.tseng import (FIELDS, _AREAS, _BEHAVIOR, _CHOICE, _FACETS, _FLAGS, _META, _NUMBER, _PLANE, _POSITION, _ROIS, _SCORES, _STEP,
-                                      _VELOCITY)
+from ..recordings.tseng import (FIELDS, _AREAS, _BEHAVIOR, _CHOICE, _FACETS, _FLAGS, _META, _NUMBER, _PLANE,
+                                      _POSITION, _ROIS, _SCORES, _STEP, _VELOCITY)
 
 # %% ../../nbs/02b_write_tseng.ipynb #59431931
 def _series(f, name, values, stamps, unit='A.U.'):
@@ -18,7 +18,8 @@ def _series(f, name, values, stamps, unit='A.U.'):
     group = f.create_group(name)
     group['data'] = np.asarray(values, np.float64)
     group['data'].attrs['unit'] = unit
-    group['timestamps'] = h5py.SoftLink(f'/{stamps}/timestamps') if isinstance(stamps, str) else np.asarray(stamps, np.float64)
+    group['timestamps'] = h5py.SoftLink(f'/{stamps}/timestamps') if isinstance(stamps, str) else np.asarray(stamps,
+        np.float64)
 
 def _put_behaviour(f, r, multi):
     "Write behaviour for every frame of the microscope; returns the frames' time stamps in seconds."
@@ -35,31 +36,33 @@ def _put_behaviour(f, r, multi):
     return stamps
 
 # %% ../../nbs/02b_write_tseng.ipynb #e051f61d
-def _text_column(group, name, values): group.create_dataset(name, data=np.asarray(values, object), dtype=h5py.string_dtype())
+def _text_column(group, name, values):
+    group.create_dataset(name, data=np.asarray(values, object), dtype=h5py.string_dtype())
 
 def _put_plane(f, r, k, chosen, stamps, multi):
     "Write plane k: both kinds of trace and what is known of its neurons."
-    x = np.asarray(r.traces[:, chosen], np.float64)
+    x, N = np.asarray(r.traces[:, chosen], np.float64), r.traces.shape[1]
     fall = np.maximum(np.diff(x, axis=0, prepend=.9*x[:1]) + .1*np.r_[x[:1], x[:-1]], 0)
-    x, fall, stamps = (x, fall, stamps[k::_STEP]) if multi else (np.repeat(x, _STEP, 0), np.repeat(fall, _STEP, 0), stamps*2000)
-    deconvolved, dff = FIELDS['deconvolved'][0].format(k), FIELDS['dff'][0].format(k)
+    if multi: stamps = stamps[k::_STEP]
+    else: x, fall, stamps = np.repeat(x, _STEP, 0), np.repeat(fall, _STEP, 0), stamps*2000
+    deconvolved, dff = (FIELDS[kind][0].format(k) for kind in ('deconvolved', 'dff'))
     _series(f, deconvolved, fall, stamps)
     _series(f, dff, x, deconvolved)
-    rois, n = f.create_group(_ROIS.format(k)), len(chosen)
-    back = {v: a for a, v in _AREAS.items()}
-    _text_column(rois, 'area', [back.get(v, v) for v in np.asarray(r.neurons.get('region', [r.meta.get('field', 'V1')]*len(r.traces[0])))[chosen].tolist()])
-    for name in ('ml', 'ap', 'depth'): rois[name] = np.asarray(r.neurons.get(name, np.full(r.traces.shape[1], np.nan)), np.float64)[chosen]
+    rois, back = f.create_group(_ROIS.format(k)), {v: a for a, v in _AREAS.items()}
+    region = np.asarray(r.neurons.get('region', [r.meta.get('field', 'V1')]*N))[chosen]
+    _text_column(rois, 'area', [back.get(v, v) for v in region.tolist()])
+    for name in ('ml', 'ap', 'depth'): rois[name] = np.asarray(r.neurons.get(name, np.full(N, np.nan)), float)[chosen]
     for name in ('mTagBFP2', 'mScarlet'):
         if name in r.neurons: rois[name] = np.asarray(r.neurons[name], bool)[chosen]
-    rois['id'] = np.arange(n, dtype=np.int32)
+    rois['id'] = np.arange(len(chosen), dtype=np.int32)
 
-# %% ../../nbs/02b_write_tseng.ipynb #1d2116db
 def _put_trials(f, r, stamps):
     "Write the table of trials."
     t, info, n = f.create_group('intervals/trials'), r.trial_info, len(r.trials)
     t['id'] = np.arange(n, dtype=np.int32)
     t['start_time'], t['stop_time'] = stamps[_STEP*r.trials[:, 0]], stamps[_STEP*r.trials[:, 1] - 1]
-    for column, (name, yes, _) in _FLAGS.items(): t[column] = np.asarray(info[name]) == yes if name in info else np.zeros(n, bool)
+    for column, (name, yes, _) in _FLAGS.items():
+        t[column] = np.asarray(info[name]) == yes if name in info else np.zeros(n, bool)
     for name in _SCORES:
         if name in info: t[name] = np.asarray(info[name], np.float64)
     t['trial_onset_plane_frame_idx'] = np.tile(r.trials[:, :1] + 1, _STEP).astype(np.int32)
@@ -67,7 +70,8 @@ def _put_trials(f, r, stamps):
 
 def _put_epochs(f, r, stamps):
     "Write the table of epochs: maze, its stem and arm, and the rest of each trial."
-    rows, edge = [], {k: np.asarray(r.trial_info.get(k, np.full(len(r.trials), -1))) for k in ('stem_start', 'stem_stop', 'arm_start', 'arm_stop')}
+    rows, edge = [], {k: np.asarray(r.trial_info.get(k, np.full(len(r.trials), -1))) for k in ('stem_start',
+        'stem_stop', 'arm_start', 'arm_stop')}
     for i, (a, b) in enumerate(r.trials):
         s0, s1, a0, a1 = (int(edge[k][i]) for k in edge)
         last = max(s1, a1)
@@ -84,16 +88,16 @@ def _put_general(f, r, planes, multi, identifier):
     "Write what is known of session and mouse, and the mark of a synthetic file."
     f.attrs.update({'neurodata_type': 'NWBFile', 'namespace': 'core', 'nwb_version': '2.6.0', 'calm_nb_standin': True})
     layer, field = str(r.meta.get('layer', '2/3')), str(r.meta.get('field', 'V1'))
-    f['identifier'], f['session_description'] = identifier, f'synthetic stand-in of a session in {field} layer {layer}, made by calm_nb: no real recording'
+    f['identifier'] = identifier
+    f['session_description'] = f'synthetic stand-in of a session in {field} layer {layer}, made by calm_nb'
     f['general/subject/subject_id'] = str(r.subject)
     stem, arm = (100*float(r.meta.get(k, m)) for k, m in (('stem_m', 2.), ('arm_m', .5)))
-    groups = {'TaskParam': {'maze_stem_length': stem, 'maze_arm_length': arm, 'max_position': stem + arm + 5, 'meter_per_virmen_unit': .01},
-              'Imaging': {'imaging_type': 'multi-plane' if multi else 'single-plane', 'cortical_layer': layer,
-                          'num_of_imaging_plane': planes, 'num_of_frame_per_volume': _STEP if multi else 1},
-              'Registration': {'fov_center_area': field}}
+    groups = {'TaskParam': {'maze_stem_length': stem, 'maze_arm_length': arm, 'max_position': stem + arm + 5,
+                            'meter_per_virmen_unit': .01}, 'Imaging': {'imaging_type': 'multi-plane' if multi
+        else 'single-plane', 'cortical_layer': layer, 'num_of_imaging_plane': planes, 'num_of_frame_per_volume': _STEP
+        if multi else 1}, 'Registration': {'fov_center_area': field}}
     for name, values in groups.items(): f.require_group(f'{_META}/{name}').attrs.update(values)
 
-# %% ../../nbs/02b_write_tseng.ipynb #424f11ee
 def no_behaviour(f):
     "An oddity: no behaviour, as in the release's files of retinotopy."
     del f[_BEHAVIOR]
@@ -109,7 +113,8 @@ def write_nwb(
     "Write a recording in the release's layout, marked as synthetic; raises ValueError for an unknown kind of imaging."
     multi, r = choose('imaging', imaging, _FACETS['imaging']) == 'multi-plane', recording
     planes, N = (planes if multi else 1), r.traces.shape[1]
-    if not 1 <= planes < _STEP: raise ValueError(f'{planes} planes: expected 1 to {_STEP - 1}, one frame of {_STEP} is the fly-back')
+    if not 1 <= planes < _STEP:
+        raise ValueError(f'{planes} planes: expected 1 to {_STEP - 1}, one frame of {_STEP} is the fly-back')
     plane = np.asarray(r.neurons.get('plane', np.arange(N)*planes//N)) % planes
     with atomic_path(path) as draft, h5py.File(draft, 'w') as f:
         _put_general(f, r, planes, multi, identifier or f'Mouse_{r.subject}_session_{r.session}')
