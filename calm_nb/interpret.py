@@ -84,7 +84,7 @@ def _matched_pieces(spans, first, least=2): # (n, 2) frames, (n,) condition -> t
 # %% ../nbs/06a_analysis.ipynb #d442f14a
 def _column(session, table, name, what):
     columns = getattr(session, table)
-    return np.asarray(columns[choose(f'column of {what} in the {table} of {session.name}', name, columns)])
+    return np.asarray(columns[choose(f'column of the {table} of {session.name}, for {what},', name, columns)])
 
 def _zone_means(session, trials, zone):
     "Mean activity in the frames of each trial that lie in a zone; NaN for a trial without."
@@ -117,7 +117,7 @@ def _spell_samples(session, c):
     return np.array(means).reshape(-1, session.n_neurons), first
 
 def tuning(
-    session, contrast: Contrast, # of a Session
+    session, contrast: Contrast,
     moved: float=0., # conditions moved on, circularly, by this part of the samples
 ) -> np.ndarray: # (N,)
     "d' of each neuron from training trials; raises ValueError for a missing variable or under two samples of a class."
@@ -200,9 +200,7 @@ def tables_for(
     return found_or_made(corpus.name, scale, seed, f'tables-{config_key(about, 1)}', load_dat, make, save_dat)
 
 # %% ../nbs/06a_analysis.ipynb #e7f51f49
-def preference(
-    d, contrasts, # (n, 2) d', two Contrasts
-) -> np.ndarray: # (n,) e.g. 'cue black'; '' for a neuron that is not strongly tuned, |d'| <= .5
+def preference(d, contrasts) -> np.ndarray: # (n, 2) d', two Contrasts -> (n,) 'cue black', …; '' for |d'| <= .5
     "The condition a neuron prefers: of the variable with the larger |d'|, where that exceeds .5."
     names = np.array([[f'{c.name} {w}'.replace('_', ' ') for w in (c.first, c.second)] for c in contrasts])
     best = np.abs(d).argmax(1)
@@ -228,9 +226,10 @@ def p_value(observed: float, null) -> float: # and the same number after shuffle
     return float((1 + np.sum(np.asarray(null) >= observed))/(1 + len(null))) if len(null) else np.nan
 
 def separation(
-    plane, groups, sessions, shuffles: int=500, seed: int=0, # (n, 2) points, (n,) names, (n,) names
+    plane, groups, sessions, # (n, 2) points, (n,) names, (n,) names
+    shuffles: int=500, seed: int=0,
 ) -> tuple: # silhouette, (shuffles,) silhouettes of permuted groups
-    "How far apart groups of points lie (silhouette); raises ValueError where fewer than two groups have members."
+    "How far apart groups of points lie; raises ValueError where fewer than two groups have members."
     rng, groups = np.random.default_rng(seed), np.asarray(groups)
     null = [silhouette_score(plane, groups[_permuted(sessions, rng)]) for _ in range(shuffles)]
     return float(silhouette_score(plane, groups)), np.array(null)
@@ -404,10 +403,7 @@ def _horizons(session, split, context): # -> {H: trials}
                          'give a shorter context')
     return groups
 
-def horizon_pca(
-    session, context: int=40, components: int=20, # Session, frames shown, components at most
-    limit: int=None, # frames of the horizon; None: the rest of the trial
-) -> PCA: # fitted
+def horizon_pca(session, context: int=40, components: int=20, limit: int=None) -> PCA: # frames shown; of the horizon
     "Principal components of the training trials' true horizon frames; raises ValueError where none is long enough."
     trials = [i for group in _horizons(session, 'train', context).values() for i in group]
     frames = np.concatenate([session.trial(int(i))[context:][:limit] for i in trials])
@@ -467,6 +463,13 @@ def dynamics(
 # %% ../nbs/06a_analysis.ipynb #59a7ee81
 PUBLISHED_PROBES = published_for('probes', 'row', 'column') # embedding, label -> accuracy, sd (tab:classify)
 
+def _splitter(sizes, groups, folds, seed): # class -> members
+    "Stratified folds, plain or by groups, as many as can be; raises ValueError for fewer than two."
+    kind, parts = (StratifiedKFold, min(sizes.values())) if groups is None else (StratifiedGroupKFold, len(set(groups)))
+    count = min(folds, parts, max(sizes.values()))
+    if count < 2: raise ValueError(f'too few for two folds: {sizes}' + f' in {parts} groups'*(groups is not None))
+    return kind(count, shuffle=True, random_state=seed)
+
 def probe(
     x, labels, # (n, d) embeddings, (n,) names
     groups=None, # (n,) names that must not sit on both sides; None: plain folds
@@ -477,15 +480,11 @@ def probe(
     names, sizes = np.unique(y, return_counts=True)
     if not len(names): raise ValueError('not known in any session')
     if len(names) < 2: raise ValueError(f'a single class, {str(names[0])!r}: nothing to tell apart')
-    kind, parts = (StratifiedKFold, sizes.min()) if groups is None else (StratifiedGroupKFold, len(np.unique(groups)))
-    count = int(min(folds, parts, sizes.max()))
-    if count < 2:
-        raise ValueError(f'{"members" if groups is None else "groups"} too few for two folds: '
-                         f'{dict(zip(names.tolist(), sizes.tolist()))}' + f' in {parts} groups'*(groups is not None))
+    splitter = _splitter(dict(zip(names.tolist(), sizes.tolist())), groups, folds, seed)
     guess, scores, untrained = np.empty_like(y), [], set()
     with warnings.catch_warnings():
         warnings.simplefilter('ignore') # folds without a class are reported below
-        for train, test in kind(count, shuffle=True, random_state=seed).split(x, y, groups):
+        for train, test in splitter.split(x, y, groups):
             known = np.unique(y[train])
             untrained |= set(y[test]) - set(known)
             model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
@@ -493,7 +492,7 @@ def probe(
             scores.append(float((guess[test] == y[test]).mean()))
     if len(untrained) == len(names):
         raise ValueError('every class lies in one group: grouped folds leave nothing to learn it from')
-    return dict(n=len(y), classes=len(names), folds=count, accuracy=float((guess == y).mean()),
+    return dict(n=len(y), classes=len(names), folds=len(scores), accuracy=float((guess == y).mean()),
                 sd=float(np.std(scores, ddof=1)), balanced=float(balanced_accuracy_score(y, guess)),
                 chance=float(sizes.max()/len(y)), chance_balanced=1/len(names), untrained=sorted(map(str, untrained)),
                 names=names.tolist(), confusion=confusion_matrix(y, guess, labels=names).tolist())
@@ -501,8 +500,7 @@ def probe(
 # %% ../nbs/06a_analysis.ipynb #72ee2ade
 def probes(
     table, x, # DataFrame from neuron_table, (n, d) embeddings of its rows
-    session_embeddings: dict, # session name -> (d,)
-    seed: int=0,
+    session_embeddings: dict, seed: int=0, # session name -> (d,)
 ) -> list: # of dicts: embedding, label, folding, groups, and what `probe` returns, or the reason it could not be asked
     "Region, layer and mouse from neuron and session embeddings, in plain and grouped folds."
     first, rows = table.drop_duplicates('session'), []
@@ -569,10 +567,7 @@ def coupling_strength(
 def _squared(a, maps): return torch.einsum('hnm,hg,gnm->nm', a, maps @ maps.T, a)
 
 # %% ../nbs/06a_analysis.ipynb #7dc02d6b
-def rank_test(
-    reading, truth, # (N, N), (N, N)
-    shuffles: int=500, seed: int=0,
-) -> tuple: # Spearman's rho, p (one-sided), (shuffles,) rho with the neurons of one matrix permuted
+def rank_test(reading, truth, shuffles: int=500, seed: int=0) -> tuple: # (N, N) twice -> rho, p (one-sided), null
     "Rank correlation over pairs of different neurons, with Mantel's test; raises ValueError for shapes that differ."
     a, b = np.asarray(reading), np.asarray(truth)
     if a.shape != b.shape or a.ndim != 2 or len(a) != a.shape[1] or len(a) < 3:
@@ -586,12 +581,9 @@ def rank_test(
     return seen, p_value(seen, null), null
 
 # %% ../nbs/06a_analysis.ipynb #bc25afc7
-def listening(
-    nq, dat, session, # quantizer, transformer, Session
-    context: int=40, trials: int=32, # frames read; at most so many of the test trials
-) -> tuple: # reading -> (N, N); reading -> why there is none
+def listening(nq, dat, session, context: int=40, trials: int=32) -> tuple: # -> {name: (N, N)}, {name: why none}
     "Influence, attention and coupling in a session, as far as the model has them."
-    z = tokenize(nq, np.stack([session.trial(int(i))[:context] for i in session.of('test')[:trials]]))
+    z = tokenize(nq, np.stack([session.trial(int(i))[:context] for i in session.of('test')[:trials]])) # at most so many
     readings, missing = dict(influence=np.abs(influence(dat, nq, z, session.name))), {}
     for k, f in dict(attention=lambda: attention_weights(dat, z.long(), session.name),
                      coupling=lambda: coupling_strength(dat, session.name)).items():
@@ -617,14 +609,9 @@ class Tests:
     seen: list = field(default_factory=list) # of dicts, rows of `stats`
     kept: list = field(default_factory=list) # of dicts, rows of `shuffles`
 
-    def add(
-        self,
-        split: str, variant: str, quantity: str, # which
-        value: float, null, # observed, and after shuffles
-        n: int, # neurons, trials or pairs the value is of
-        p: float=None, # None: the share of the shuffles that reach the value
-        keep: bool=True, # the shuffles
-    ):
+    def add(self, split: str, variant: str, quantity: str, # which test
+            value: float, null, n: int, # observed, after shuffles, neurons or trials or pairs it is of
+            p: float=None, keep: bool=True): # None: the share of the shuffles that reach it; whether to keep these
         "File one test."
         null, which = np.asarray(null), dict(split=split, variant=variant)
         p = p_value(value, null) if p is None else p
@@ -754,12 +741,8 @@ def plane_columns(variant: str) -> list: # one of VARIANTS -> two columns of int
     end = dict(zip(VARIANTS, ('', '_aligned', '_session')))[choose('variant', variant, VARIANTS)]
     return [f'LD1{end}', f'LD2{end}']
 
-def keep_points(
-    neurons, # DataFrame with d_<name>, sign_<name> and the columns of the plane; it is changed
-    rows, # (n,) of them, those the analysis had
-    result: dict, variant: str, # from lda_analysis, and its variant
-):
-    "Write an analysis' points, halves and signs into the table of neurons."
+def keep_points(neurons, rows, result: dict, variant: str): # DataFrame, (n,) of its rows, from lda_analysis
+    "Write an analysis' points, halves and signs into the table of neurons, which is changed."
     neurons.loc[rows, plane_columns(variant)] = result['points']
     neurons.loc[rows, 'half'] = np.where(result['learn'], 'learned', 'judged')
     if variant != 'aligned': return
