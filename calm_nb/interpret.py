@@ -467,7 +467,9 @@ def _splitter(sizes, groups, folds, seed): # class -> members
     "Stratified folds, plain or by groups, as many as can be; raises ValueError for fewer than two."
     kind, parts = (StratifiedKFold, min(sizes.values())) if groups is None else (StratifiedGroupKFold, len(set(groups)))
     count = min(folds, parts, max(sizes.values()))
-    if count < 2: raise ValueError(f'too few for two folds: {sizes}' + f' in {parts} groups'*(groups is not None))
+    if count < 2:
+        what, where = ('members', '') if groups is None else ('groups', f' in {parts} groups')
+        raise ValueError(f'{what} too few for two folds: {sizes}{where}')
     return kind(count, shuffle=True, random_state=seed)
 
 def probe(
@@ -970,7 +972,7 @@ def embedding_html(
 ) -> Path: # `path`
     "One self-contained page of the plane with hover by neuron; raises ImportError without plotly, ValueError if empty."
     graph = need('plotly.graph_objects', 'plotly', 'the interactive plane')
-    names = {c: c.replace('d_', "d' ").replace('_', ' ') for c in neurons if c.startswith('d_')}
+    names = {c: "d' " + c[2:].replace('_', ' ') for c in neurons if c.startswith('d_')}
     color, word = next(iter(names.items()))
     for column in (x, y): choose('column', column, neurons.columns)
     rows = neurons[neurons[x].notna() & neurons[y].notna()].fillna(dict(region='unknown'))
