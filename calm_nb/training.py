@@ -65,10 +65,7 @@ def learning_rate(step: int, config: TrainConfig) -> float: # counted from 0
     return config.min_lr + (config.lr - config.min_lr) * .5 * (1 + math.cos(math.pi * phase))
 
 # %% ../nbs/00b_training.ipynb #7f291307
-def decay_groups(
-    model: nn.Module,
-    weight_decay: float, # for parameters with two or more dimensions
-) -> list: # AdamW parameter groups
+def decay_groups(model: nn.Module, weight_decay: float) -> list: # AdamW parameter groups
     "The default parameter groups: weight decay on matrices, none on vectors and scalars."
     params = [p for p in model.parameters() if p.requires_grad]
     return [dict(params=[p for p in params if p.ndim > 1], weight_decay=weight_decay),
@@ -137,12 +134,7 @@ def _seed_step(device, *numbers):
 # %% ../nbs/00b_training.ipynb #8533df68
 _FORMAT_VERSION = 1 # of every file this chapter writes
 
-def save_tensors(
-    path, # the file to write
-    tensors: dict, # {name: tensor}
-    kind: str, # what the file holds, checked on reading
-    **header, # anything JSON can hold
-):
+def save_tensors(path, tensors: dict, kind: str, **header): # by name; what the file holds; anything JSON can hold
     "Write tensors and a JSON header to one safetensors file, atomically."
     from safetensors.torch import save_file
     header = json.dumps(dict(header, format_version=_FORMAT_VERSION, kind=kind))
@@ -175,7 +167,7 @@ def load_tensors(path, kind: str) -> tuple: # the kind expected; {name: tensor o
             return {k: f.get_tensor(k).clone() for k in f.keys()}, header
     except SafetensorError as error:
         raise ValueError(f'{path}: not a whole safetensors file ({error}): it was cut short or damaged; '
-                         'delete it and train again, or copy it anew') from error
+                         'delete it and train again, or copy it again') from error
 
 # %% ../nbs/00b_training.ipynb #10ea1fca
 def _untie(state):
@@ -188,8 +180,7 @@ def _untie(state):
     return tensors, ties
 
 def save_pretrained(
-    folder, # made if missing
-    state_dict: dict, # {name: tensor}
+    folder, state_dict: dict, # made if missing; {name: tensor}
     config: dict, # dict or dataclass, whatever rebuilds the model
     kind: str, # 'nq', 'dat', …
 ) -> Path: # the folder
@@ -282,13 +273,9 @@ def _shared_device():
 
 # %% ../nbs/00b_training.ipynb #0de2a8eb
 def found_or_made(
-    dataset: str, # name
-    scale: str, # one of SCALES
-    seed: int,
-    name: str, # of its folder in the run folder: what it is, and the key of all it depends on
-    load, # load(folder) -> what was saved
-    make, # make(folder, or None under test) -> it, trained now
-    save, # save(it, folder), which ends with config.json
+    dataset: str, scale: str, seed: int, # of the run folder
+    name: str, # of its folder there: what it is, and the key of all it depends on
+    load, make, save, # load(folder), make(folder or, under test, None), save(it, folder), which ends with config.json
 ):
     "What a run trained, found or made now; only the first process of several writes."
     folder = None if in_test() else run_folder(dataset, scale, seed, name)
