@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np, pandas as pd, torch
 from scipy.io import loadmat
 from scipy.signal import lfilter
+from torch.utils.benchmark import Timer
 
 from .core import *
 from .baselines.decode import DECODERS, decoder
@@ -259,16 +260,7 @@ _BATCHES = {k: (min(512, round(SIZES[k].neurons)), round(SIZES[k].frames)) # neu
            for k in ('atanas', 'simulation', 'sun', 'tseng')}
 _BATCHES['at once'] = 4107, 64 # Sun's largest population as a whole
 
-def _timed(f, repeats=3):
-    "Median seconds of a call after one that does not count, the device's work included."
-    wait, seconds = torch.cuda.synchronize if best_device().type == 'cuda' else lambda: None, []
-    for _ in range(repeats + 1):
-        wait()
-        start = time.perf_counter()
-        f()
-        wait()
-        seconds.append(time.perf_counter() - start)
-    return float(np.median(seconds[1:]))
+def _timed(f): return Timer('f()', globals=dict(f=f), num_threads=torch.get_num_threads()).timeit(3).mean # s a call
 
 # %% ../nbs/09a_gpu.ipynb #e34cbe2b
 @dataclass
@@ -663,9 +655,7 @@ def _command():
     return p
 
 # %% ../nbs/09a_gpu.ipynb #9095b56d
-def main(
-    argv: list=None, # arguments; None: of the command line
-) -> int: # exit status: 0 all done, 1 an item failed, 2 nothing was run, 75 time is up
+def main(argv: list=None) -> int: # exit status: 0 all done, 1 an item failed, 2 nothing was run, 75 time is up
     "The command `python -m calm_nb.gpu`."
     args = _command().parse_args(argv)
     if args.runs: os.environ['CALM_NB_RUNS'] = str(Path(args.runs).expanduser().resolve())

@@ -196,9 +196,7 @@ def _started(step, machine):
                 commit=commit, clean=clean, environment=_environment(machine), started=time.strftime('%Y-%m-%d %H:%M'))
 
 def run_step(
-    step: Step,
-    record, # path; its folder is that of the run
-    machine: str, # its class
+    step: Step, record, machine: str, # path of the record, in the folder of the run; class of the machine
     execute=None, # (notebook, executed notebook, parameters, **how); None: papermill's
 ) -> dict: # what the record holds
     "Execute a chapter and publish its results; raises RuntimeError that names the cell or the file where it failed."
@@ -226,7 +224,7 @@ def _note(step, about, record):
     if failed.is_file(): failed.rename(record.with_name(f'{step.name}.ipynb'))
 
 # %% ../nbs/09_paper.ipynb #f966366b
-_REPORT = read_json(package_folder()/'report.json') # places and scores; items, notes, tests, panels, settings
+_REPORT = read_json(package_folder()/'report.json')
 ITEMS = _REPORT['items'] # label -> title, chapter that makes it
 
 @dataclass(frozen=True)
@@ -346,8 +344,6 @@ def _attempt(p):
     return f'`calm_paper --scale paper --dataset {p.dataset} --only {ITEMS[p.item][1]}`{fetch}'
 
 # %% ../nbs/09_paper.ipynb #c60f7ab2
-def _shared(figures): return read_json(p) if (p := Path(figures)/'manifest.json').is_file() else {}
-
 def _origin(file, figures, shared):
     "The run that wrote a file below figures/, by manifest.json: class of the machine, date, commit."
     path, (label, *rest) = Path(figures)/file, Path(file).parts
@@ -467,7 +463,7 @@ _WORDS = ('beaten', 'reached', 'not reached', 'not comparable', 'not attempted',
 def report_lines(figures=None) -> tuple: # folder, None: the project's
     "Everything the report lists: Lines in the order of ITEMS, and the files of the figures."
     figures = Path(figures or project_root()/'figures')
-    shared = _shared(figures)
+    shared = read_json(p) if (p := figures/'manifest.json').is_file() else {}
     drawn = [_figure_line(p, figures, shared) for p in _REPORT['panels']]
     lines = [_line_of(p, figures, shared) for p in published()] + _settings_lines() + _data_lines()
     lines += [_test_line(*t, figures, shared) for t in _REPORT['tests']] + [line for line, _ in drawn]
@@ -495,17 +491,6 @@ def _item_md(item, lines, runs):
     return '\n\n'.join(parts)
 
 # %% ../nbs/09_paper.ipynb #c68193bd
-_HEAD = """# CalM: the paper and this library
-
-Written {date} with the code of commit {commit}. Each published number is listed with ours. Only a number of scale
-`paper`, on the same recordings (or the paper's own simulation) and on as many sessions, is compared; any other is shown
-and is *not comparable*, however high it is.
-
-{counts}
-
-*Beaten*: above the published mean by more than two standard errors of the difference. *Reached*: at or above it. *Not
-reached*: below it. Numbers are means ± standard deviations over sessions; seeds of one recording are averaged first."""
-
 def report_md(figures=None) -> str: # folder, None: the project's -> Markdown; links are relative to the folder
     "The report: every table and figure of the paper, ours next to it, and a reading."
     lines, files = report_lines(figures)
@@ -513,7 +498,7 @@ def report_md(figures=None) -> str: # folder, None: the project's -> Markdown; l
     counts = [[w, n] for w in _WORDS if (n := sum(x.word == w for x in lines))]
     commit = (commit or 'unknown')[:7] + ' with changes'*(not clean)
     counts = _md_table(counts, ['reading', 'lines'])
-    parts, runs = [_HEAD.format(date=time.strftime('%Y-%m-%d'), commit=commit, counts=counts)], []
+    parts, runs = [_REPORT['head'].format(date=time.strftime('%Y-%m-%d'), commit=commit, counts=counts)], []
     for kind, title in (('tab', '## Tables'), ('fig', '## Figures')):
         items = [item for item in ITEMS if item.startswith(kind)]
         parts += [title] + [_item_md(item, [x for x in lines if x.item == item], runs) for item in items]
@@ -641,11 +626,8 @@ def _step_process(step, machine, record): # as JSON, its class, path
 _SNAKEMAKE = '--rerun-triggers mtime --rerun-incomplete --keep-going --nolock --scheduler greedy --quiet host reason'
 
 def run_workflow(
-    folder: Path, # of the run
-    jobs: int, # steps side by side
-    dry: bool, # only show the plan
-    more: list, # arguments of Snakemake
-    **config, # of the workflow; what is empty is left out
+    folder: Path, jobs: int, dry: bool, # of the run; steps side by side; only show the plan
+    more: list, **config, # arguments of Snakemake; of the workflow, what is empty is left out
 ) -> int: # exit status
     "Let Snakemake run what is not done; raises RuntimeError where another process does."
     plan = project_root()/'nbs'/'paper.smk'
@@ -681,9 +663,7 @@ def _command():
     p.add_argument('snakemake', nargs='*', help='-- --executor slurm --jobs 20')
     return p
 
-def main(
-    argv: list=None, # arguments; None: of the command line
-) -> int: # exit status: 0 well, 1 a step failed or nothing could be planned, 2 wrong arguments
+def main(argv: list=None) -> int: # exit status: 0 well, 1 a step failed or there is no plan, 2 wrong arguments
     "The command `calm_paper`."
     args = _command().parse_args(argv)
     if args.step: return _step_process(*args.step)

@@ -4,10 +4,11 @@
 __all__ = ['Job', 'corpora', 'dat_options', 'Plan', 'plans', 'device_name', 'main']
 
 # %% ../nbs/04e_train.ipynb #63db8ada
-import argparse, contextlib, datetime, io, os, sys, time
+import argparse, contextlib, datetime, io, os, sys
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 import numpy as np, torch
+from torch.utils.benchmark import Timer
 from .core import *
 from .datasets import SOURCES, load
 from .cost import passes
@@ -105,15 +106,9 @@ def device_name() -> str: # 'NVIDIA H100', 'CPU, 2 threads'
 
 def _product_rate(device, half=False):
     "FLOP/s of large products, in bfloat16 where `half`, timed now."
-    n, wait = (4096, torch.cuda.synchronize) if device.type == 'cuda' else (512, lambda: None)
-    a, seconds = torch.randn(n, n, device=device, dtype=torch.bfloat16 if half else torch.float32), []
-    for _ in range(5):
-        wait()
-        start = time.perf_counter()
-        a @ a
-        wait()
-        seconds.append(time.perf_counter() - start)
-    return 2*n**3/min(seconds)
+    n = 4096 if device.type == 'cuda' else 512
+    a = torch.randn(n, n, device=device, dtype=torch.bfloat16 if half else torch.float32)
+    return 2*n**3/Timer('a @ a', globals=dict(a=a), num_threads=torch.get_num_threads()).timeit(5).mean
 
 def _describe(parts, job):
     "Print what will be trained, on what, and about how long it takes."
@@ -191,9 +186,7 @@ def _train(parts, job):
         print(f'{_few(corpus.held_in)}: weights {weights}, the same in {_processes(process()[1])}', flush=True)
     print(f'in {run_folder(job.label, job.scale, job.seed)}')
 
-def main(
-    argv: list=None, # arguments; None: of the command line
-) -> int: # exit status: 0 trained, 1 a training failed, 2 nothing was trained
+def main(argv: list=None) -> int: # exit status: 0 trained, 1 a training failed, 2 nothing was trained
     "The command `python -m calm_nb.train`."
     args, status = vars(_command().parse_args(argv)), 2
     dry, first = args.pop('dry_run'), os.environ.get('RANK', '0') == '0'

@@ -618,7 +618,7 @@ class _Loop(_Stepper):
         p, c = self.progress, self.config
         return p.step >= c.steps or bool(c.patience and p.stale >= c.patience)
 
-    def run(self, batch, loss, validate, after_step, work, report):
+    def run(self, batch, loss, validate, after_step, work):
         "Train from where the run stands to its end; yields after each step."
         p, c = self.progress, self.config
         self.model.train()
@@ -630,12 +630,29 @@ class _Loop(_Stepper):
             if work: self.done = [a + b for a, b in zip(self.done, work(self.made))]
             if self.due(c.eval_every) or p.step == c.steps: yield from self.record(validate)
             p.seconds += self.now() - start
-            if not self.rank: report(self)
+            self.report()
             if self.due(c.save_every) and not self.over():
                 with self.clock('checkpoint'): self.save()
             yield from self.hand_over()
         if tracing: tracing.stop()
         self.finish()
+
+    name, since, shown = '', 0., None # what begins a line; when the last one was printed, and at which step
+    def report(self, last=False):
+        "Print a line at most every `log_seconds`, and the last one when asked."
+        now, p, c = time.perf_counter(), self.progress, self.config
+        if self.shown is None: self.shown = p.step - 1
+        if self.rank or not c.log_seconds or not last and now - self.since < c.log_seconds: return
+        means, pace = p.means() or (p.history or [{}])[-1], (now - self.since)/max(1, p.step - self.shown)
+        parts = [f'{self.name}  step {p.step}/{c.steps}'.strip()]
+        if 'loss' in means: parts.append(f"loss {means['loss']:.4g}")
+        if p.best_score is not None: parts.append(f'best score {p.best_score:.4g} at {p.best_step}')
+        left = f'{1e3*pace:.1f} ms/step, {pace*(c.steps - p.step):.0f} s left'
+        parts.append(f'done in {p.seconds:.1f} s' if last else left)
+        units = dict(tokens_per_s='{:,.0f} tokens/s', share_of_peak='{:.0%} of peak', peak_gb='{:.1f} GB')
+        speed = self.pace() or (p.pace or [{}])[-1]
+        print('  '.join(parts + [text.format(speed[k]) for k, text in units.items() if k in speed]), flush=True)
+        self.since, self.shown = now, p.step
 
     def profiler(self):
         "A profiler of torch that writes trace.json to the folder, started, where one was asked for."
@@ -659,31 +676,6 @@ class _Loop(_Stepper):
         if self.config.log_with: self.accelerator.end_training()
         self.save()
         self.accelerator.wait_for_everyone()
-
-# %% ../nbs/00b_training.ipynb #26b10fd6
-class _Report:
-    "Prints one line at most every `seconds`, and the last line when asked."
-    def __init__(self, config, name=''):
-        self.config, self.name = config, name
-        self.since, self.step = time.perf_counter(), None
-
-    def __call__(self, run, last=False):
-        now, p = time.perf_counter(), run.progress
-        if self.step is None: self.step = p.step - 1
-        if not self.config.log_seconds or (not last and now - self.since < self.config.log_seconds): return
-        pace = (now - self.since) / max(1, p.step - self.step)
-        print(self.line(p, pace, last, run.pace() or (p.pace[-1] if p.pace else {})), flush=True)
-        self.since, self.step = now, p.step
-
-    def line(self, p, pace, last, speed):
-        means = p.means() or (p.history[-1] if p.history else {})
-        parts = [f'{self.name}  step {p.step}/{self.config.steps}'.strip()]
-        if 'loss' in means: parts.append(f"loss {means['loss']:.4g}")
-        if p.best_score is not None: parts.append(f'best score {p.best_score:.4g} at {p.best_step}')
-        left = f'{1e3*pace:.1f} ms/step, {pace*(self.config.steps - p.step):.0f} s left'
-        parts.append(f'done in {p.seconds:.1f} s' if last else left)
-        units = dict(tokens_per_s='{:,.0f} tokens/s', share_of_peak='{:.0%} of peak', peak_gb='{:.1f} GB')
-        return '  '.join(parts + [text.format(speed[k]) for k, text in units.items() if k in speed])
 
 # %% ../nbs/00b_training.ipynb #b0b897d0
 @dataclass
@@ -717,19 +709,20 @@ def fit_together(runs: list) -> list: # of dicts, the arguments of `fit` -> of F
     "Several runs, a step of each in turn, each with the bits it has alone: what their batches share is computed once."
     started = [_start(**run) for run in runs]
     with torch.random.fork_rng([best_device()] if best_device().type == 'cuda' else []):
-        going = [(loop, steps) for loop, steps, report in started if not loop.progress.finished]
+        going = [run for run in started if not run[0].progress.finished]
         while going:
             for one in [run for run in going if run[0].validating] or list(going):
                 if next(one[1], 'over') == 'over': going.remove(one)
-    for loop, _, report in started:
-        if not loop.rank: report(loop, last=True)
+    for loop, _ in started:
+        loop.report(last=True)
         loop.model.eval()
     return [FitResult(p.step, p.best_step, p.best_score, p.history, p.seconds, loop.resumed)
-            for loop, *_ in started for p in [loop.progress]]
+            for loop, _ in started for p in [loop.progress]]
 
 def _start(model, batch, loss, config, *, validate=None, groups=None, after_step=None, work=None, folder=None, name=''):
-    "A run before its next step: the loop, its steps, its report."
-    loop, report = _Loop(model, config, groups, folder), _Report(config, name)
+    "A run before its next step, and its steps."
+    loop = _Loop(model, config, groups, folder)
+    loop.name, loop.since = name, time.perf_counter()
     if config.compile and loop.device.type == 'cuda': model.compile()
     if config.log_with: loop.accelerator.init_trackers(name or 'calm_nb', config=_lasting(config))
-    return loop, loop.run(batch, loss, validate, after_step, work, report), report
+    return loop, loop.run(batch, loss, validate, after_step, work)
