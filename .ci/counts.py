@@ -1,11 +1,12 @@
 """Count what should only get better.
 
-Of the library, calm_nb/ without _modidx.py, which nbdev writes. Lines: all of them, comments too. Syntax nodes: of the tree,
-a line that holds more than a comment. Function lines: from `def` to the last. Public names: in the modules' `__all__`.
-Modules in circles: those that reach themselves by imports, inside functions too, or by the name of a module in a string.
+Of the library, calm_nb/ without _modidx.py, which nbdev writes. Lines: all of them, comments too. Syntax nodes: of the
+tree, a line that holds more than a comment. Function lines: from `def` to the last. Public names: in the modules'
+`__all__`. Modules in circles: those that reach themselves by imports, inside functions too, or by the name of a module
+in a string.
 
-Of the notebooks. Tests or shown: share of all cells, prose too, that are not exported and assert, call a test_…, or have an
-output. Outputs without content: those that hold blank lines at most.
+Of the notebooks. Tests or shown: share of all cells, prose too, that are not exported and assert, call a test_…, or
+have an output. Outputs without content: those that hold blank lines at most.
 
 LIMITS is what held when it was last set: no more than that, of tests no fewer. Only the names in ENFORCED can fail.
 """
@@ -13,10 +14,10 @@ import ast, json, re, statistics, sys
 from pathlib import Path
 
 LIMITS = {
-    'lines': 16116, 'longest line': 458, '% lines over 120': 7.5, 'syntax nodes a line': 13.7, 'function lines, median': 8,
-    'function lines, 90 %': 16, 'function lines, most': 28, 'functions over 30': 0, 'public names': 843,
-    'modules in circles': 0, '% tests or shown': 28.4, 'outputs without content': 0}
-ENFORCED = {'outputs without content', 'modules in circles', 'functions over 30'} # of LIMITS; the others are marked only
+    'lines': 16116, 'longest line': 458, '% lines over 120': 7.5, 'syntax nodes a line': 13.7,
+    'function lines, median': 8, 'function lines, 90 %': 16, 'function lines, most': 28, 'functions over 30': 0,
+    'public names': 843, 'modules in circles': 0, '% tests or shown': 28.4, 'outputs without content': 0}
+ENFORCED = {'outputs without content', 'modules in circles', 'functions over 30'} # the others are marked only
 
 def imported(path, tree, modules):
     "Modules of the package that a module names anywhere in it."
@@ -67,9 +68,11 @@ def notebooks(folder):
     "Counts of the notebooks' cells and outputs."
     cells = [c for p in sorted(folder.glob('*.ipynb')) for c in json.loads(p.read_text(encoding='utf-8'))['cells']]
     code = [(''.join(c['source']), c['outputs']) for c in cells if c['cell_type'] == 'code']
-    apart = [(source, outputs) for source, outputs in code if not re.search(r'^#\| *(export|default_exp)', source, re.M)]
+    exported = re.compile(r'^#\| *(export|default_exp)', re.M)
+    apart = [(source, outputs) for source, outputs in code if not exported.search(source)]
     shown = sum(bool(outputs or re.search(r'\bassert\b|\btest_\w+\(', source)) for source, outputs in apart)
-    return {'% tests or shown': 100*shown/len(cells), 'outputs without content': sum(blank(o) for _, os in code for o in os)}
+    blanks = sum(blank(o) for _, outputs in code for o in outputs)
+    return {'% tests or shown': 100*shown/len(cells), 'outputs without content': blanks}
 
 if __name__ == '__main__':
     worse = set()

@@ -1,8 +1,8 @@
 """Count the notebooks that were run: report.py LOG STATUS FAILED_CHECKS
 
-LOG is what `nbdev_test --do_print` printed and STATUS its exit status. A notebook passed if nbdev says it completed it and
-does not list it as failed. One that was not run has not passed, and neither has any if the tests ended without a verdict.
-A failed check (export, clean) counts as one failure.
+LOG is what `nbdev_test --do_print` printed and STATUS its exit status. A notebook passed if nbdev says it completed it
+and does not list it as failed. One that was not run has not passed, and neither has any if the tests ended without a
+verdict. A failed check (export, clean) counts as one failure.
 """
 import re, sys
 from pathlib import Path
@@ -17,7 +17,8 @@ def count(log, status, notebooks):
     return sorted(passed & notebooks), sorted(notebooks - passed)
 
 def main(log, status, failed_checks):
-    notebooks = {p.name for p in Path('nbs').rglob('*.ipynb') if not p.name.startswith('_') and '.ipynb_checkpoints' not in p.parts}
+    found = Path('nbs').rglob('[!_]*.ipynb')
+    notebooks = {p.name for p in found if '.ipynb_checkpoints' not in p.parts}
     status, failed_checks = int(status), int(failed_checks)
     passed, failed = count(Path(log).read_text(errors='replace'), status, notebooks)
     for name in failed: print(f'not passed: {name}')

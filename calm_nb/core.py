@@ -8,16 +8,13 @@ __all__ = ['SCALES', 'PAPER_MEMORY', 'COLORS', 'choose', 'in_test', 'resolve_sca
            'use_style', 'save_figure', 'mark_standin']
 
 # %% ../nbs/00_core.ipynb #1e85bd86
-import atexit, contextlib, csv, dataclasses, difflib, functools, hashlib, importlib.util, json, os, random, re, tempfile, threading, time
+import atexit, contextlib, csv, dataclasses, difflib, functools, hashlib, importlib, importlib.util, json, os, random
+import re, tempfile, threading, time
 from pathlib import Path
 import numpy as np
 
 # %% ../nbs/00_core.ipynb #0850d448
-def choose(
-    name: str, # what is chosen, for the message: 'dataset', 'scale'
-    value, # the value to check
-    options, # the valid values
-):
+def choose(name: str, value, options): # what is chosen ('dataset'), its value, the valid ones
     "Return `value` when it is one of `options`; raises ValueError that lists them and suggests the nearest."
     options = list(options)
     if value in options: return value
@@ -33,10 +30,7 @@ def in_test() -> bool: # True inside nbdev_test
     "Whether `nbdev_test` runs this code: it sets the variable IN_TEST."
     return os.environ.get('IN_TEST', '') not in ('', '0')
 
-# %% ../nbs/00_core.ipynb #f0ef434d
-def resolve_scale(
-    scale: str='auto', # 'auto' or one of SCALES
-) -> str: # one of SCALES
+def resolve_scale(scale: str='auto') -> str: # one of SCALES
     "The scale to run at: `scale`, or what 'auto' stands for here; raises ValueError for any other name."
     choose('scale', scale, ('auto', *SCALES))
     if scale != 'auto': return scale
@@ -47,26 +41,22 @@ def resolve_scale(
     return 'paper' if device.type == 'cuda' and memory_budget(device, 1.) >= PAPER_MEMORY else 'small'
 
 # %% ../nbs/00_core.ipynb #512c10d9
-def seed_everything(
-    seed: int, # any non-negative integer below 2**32
-):
+def seed_everything(seed: int): # below 2**32
     "Seed the global generators of Python, NumPy and torch (all devices)."
     import torch
     random.seed(seed)
     np.random.seed(seed)
     torch.manual_seed(seed)
 
-# %% ../nbs/00_core.ipynb #4d46a9fa
 def best_device(): # torch.device
-    "CUDA where there is one, else the CPU; the variable CALM_NB_DEVICE overrides; raises ValueError for a device that is not here."
+    "CUDA where there is one, else the CPU; the variable CALM_NB_DEVICE overrides; raises ValueError for an absent one."
     import torch
     named = os.environ.get('CALM_NB_DEVICE')
     device = torch.device(named or ('cuda' if torch.cuda.is_available() else 'cpu'))
-    if device.type == 'cuda':
-        if not torch.cuda.is_available():
-            raise ValueError(f'CALM_NB_DEVICE={named}: torch {torch.__version__} finds no CUDA device; unset the variable to run on the CPU, '
-                             'or install a build of torch for CUDA and its driver')
-        _set_up_cuda()
+    if device.type == 'cuda' and not torch.cuda.is_available():
+        raise ValueError(f'CALM_NB_DEVICE={named}: torch {torch.__version__} finds no CUDA device; unset the variable '
+                         'to run on the CPU, or install a build of torch for CUDA and its driver')
+    if device.type == 'cuda': _set_up_cuda()
     return device
 
 @functools.cache
@@ -76,26 +66,23 @@ def _set_up_cuda():
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     torch.backends.cuda.enable_cudnn_sdp(False)
 
-def fast_bf16(
-    device, # torch.device
-) -> bool:
-    "Whether the device multiplies bfloat16 faster than float32: a GPU that has it, a CPU with AMX or AVX512_BF16."
+def fast_bf16(device) -> bool: # torch.device
+    "Whether it multiplies bfloat16 faster than float32: a GPU that has it, a CPU with AMX or AVX512_BF16."
     import torch
     if device.type == 'cuda': return torch.cuda.is_bf16_supported(including_emulation=False)
     has = torch.cpu.get_capabilities() if device.type == 'cpu' and hasattr(torch.cpu, 'get_capabilities') else {}
     return bool(has.get('amx_bf16') or has.get('avx512_bf16'))
 
-def memory_budget(
-    device=None, # torch.device; None: best_device()
-    share: float=.5, # of what is free
-) -> int: # bytes
+def memory_budget(device=None, share: float=.5) -> int: # torch.device, None: best_device(); of what is free -> bytes
     "Memory that one computation may take now; the variable CALM_NB_MEMORY, in GB, stands for what is free."
     import torch
     device, named = device or best_device(), os.environ.get('CALM_NB_MEMORY')
     if named:
         try: free = float(named)*1e9
         except ValueError: raise ValueError(f'CALM_NB_MEMORY={named!r}: expected a number of GB, such as 8') from None
-    elif device.type == 'cuda': free = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    elif device.type == 'cuda':
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        free = torch.cuda.mem_get_info(device)[0] + kept
     else:
         import psutil
         free = psutil.virtual_memory().available
@@ -141,24 +128,14 @@ def runs_root() -> Path:
     named = os.environ.get('CALM_NB_RUNS')
     return Path(named).expanduser() if named else _test_runs() if in_test() else project_root()/'runs'
 
-# %% ../nbs/00_core.ipynb #4b55a0dd
-def run_folder(
-    dataset: str, # name of the dataset
-    scale: str, # one of SCALES
-    seed: int, # seed of the run
-    *parts, # further folders: the model, its configuration's key
-) -> Path: # <root>/runs/<dataset>/<scale>-s<seed>/<parts>, made if missing
-    "The folder of one run; the variable CALM_NB_RUNS replaces <root>/runs; raises ValueError for an unknown scale."
+def run_folder(dataset: str, scale: str, seed: int, *parts) -> Path: # parts: the model, its configuration's key
+    "<runs_root()>/<dataset>/<scale>-s<seed>/<parts>, made if missing; raises ValueError for an unknown scale."
     folder = runs_root()/dataset/f"{choose('scale', scale, SCALES)}-s{seed}"
     folder = folder.joinpath(*map(str, parts))
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
-# %% ../nbs/00_core.ipynb #557d24a2
-def figure_folder(
-    dataset: str, # name of the dataset
-    scale: str, # one of SCALES
-) -> Path: # <root>/figures/<dataset>-<scale>, made if missing
+def figure_folder(dataset: str, scale: str) -> Path: # <root>/figures/<dataset>-<scale>, made if missing
     "The folder of a dataset's figures and tables at one scale; raises ValueError for an unknown scale."
     folder = project_root()/'figures'/f"{dataset}-{choose('scale', scale, SCALES)}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -166,9 +143,7 @@ def figure_folder(
 
 # %% ../nbs/00_core.ipynb #b5a5eda1
 @contextlib.contextmanager
-def atomic_path(
-    path, # the file to write
-):
+def atomic_path(path): # the file to write
     "Yield a temporary sibling of `path`; it replaces `path` when the block ends and is removed when the block raises."
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -185,28 +160,22 @@ def _plain(obj):
     if isinstance(obj, (np.generic, np.ndarray)): return obj.tolist()
     if isinstance(obj, Path): return obj.as_posix()
     if isinstance(obj, (set, frozenset)): return sorted(obj)
-    raise TypeError(f'cannot write a {type(obj).__name__} as JSON: turn {obj!r} into numbers, text, lists or dicts first')
+    raise TypeError(f'cannot write a {type(obj).__name__} as JSON: turn {obj!r} into numbers, text, lists or dicts')
 
-# %% ../nbs/00_core.ipynb #1c25cc9c
-def write_json(
-    obj, # dicts, lists, text, numbers, dataclasses, NumPy numbers and arrays, paths
-    path, # the file to write
-) -> Path: # `path`
+def write_json(obj, path) -> Path: # dicts, lists, text, numbers, dataclasses, arrays, paths; the file to write
     "Write `obj` as indented JSON, atomically; raises TypeError for what JSON cannot hold."
     text = json.dumps(obj, indent=1, default=_plain)
     with atomic_path(path) as draft: draft.write_text(text + '\n', encoding='utf-8')
     return Path(path)
 
-# %% ../nbs/00_core.ipynb #b717d8a6
-def read_json(
-    path, # the file to read
-):
+def read_json(path):
     "Read a JSON file; raises FileNotFoundError or ValueError that name the file."
     path = Path(path)
     if not path.is_file(): raise FileNotFoundError(f'{path}: no such file (expected JSON)')
     try: return json.loads(path.read_text(encoding='utf-8'))
     except ValueError as error:
-        raise ValueError(f'{path}: not valid JSON ({error}); the file is damaged or of another kind: delete it and make it anew') from error
+        raise ValueError(f'{path}: not valid JSON ({error}); the file is damaged or of another kind: '
+                         'delete it and make it again') from error
 
 # %% ../nbs/00_core.ipynb #f0bb0cf8
 @functools.cache
@@ -216,35 +185,25 @@ def published_numbers() -> tuple: # of dicts: table, study, dataset, part, row, 
     with open(package_folder()/'published.csv', encoding='utf-8', newline='') as f:
         return tuple({k: kinds.get(k, str)(v) for k, v in row.items()} for row in csv.DictReader(f))
 
-def published_for(
-    study: str, # 'forecast', 'decode', 'recon', 'ablation' or 'probes'
-    *keys: str, # columns
-) -> dict: # values of these columns -> mean, sd
+def published_for(study: str, *keys: str) -> dict: # 'forecast', …; columns -> {values of these columns: (mean, sd)}
     "The numbers of a study; raises ValueError for one that the paper has no numbers of."
     choose('study', study, {r['study'] for r in published_numbers()})
     return {tuple(r[k] for k in keys): (r['value'], r['sd']) for r in published_numbers() if r['study'] == study}
 
 # %% ../nbs/00_core.ipynb #4457ca2f
-def config_key(
-    config, # dataclass or dict
-    version, # version of the code that uses it, a number or text
-) -> str: # ten hexadecimal digits
+def config_key(config, version) -> str: # dataclass or dict, version of the code that uses it -> ten hexadecimal digits
     "A short SHA-256 of the configuration's sorted JSON and the version."
     text = json.dumps([config, version], sort_keys=True, default=_plain)
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 # %% ../nbs/00_core.ipynb #38e7de9d
-def need(
-    module: str, # to import: 'zarr'
-    package: str=None, # its name for pip, where that differs
-    why: str='', # what it is for, in words
-): # the module
+def need(module: str, package: str=None, why: str=''): # its name for pip where that differs; what for -> the module
     "Import a library that only this call needs; raises ImportError with the pip command where it is not installed."
-    import importlib
     try: return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if (error.name or '').split('.')[0] != module.split('.')[0]: raise
-        raise ImportError(f'{why or "this"} needs the library {package or module}, which is not installed: pip install {package or module}') from error
+        raise ImportError(f'{why or "this"} needs the library {package or module}, which is not installed: '
+                          f'pip install {package or module}') from error
 
 # %% ../nbs/00_core.ipynb #b8428e2f
 def _pair(x, y):
@@ -252,19 +211,14 @@ def _pair(x, y):
     try: np.broadcast_shapes(x.shape, y.shape)
     except ValueError as error: raise ValueError(f'shapes {x.shape} and {y.shape} do not match') from error
     for name, a in (('first', x), ('second', y)):
-        bad = a.size - np.isfinite(a).sum()
-        if bad: raise ValueError(f'{bad} of {a.size} values of the {name} argument, shape {a.shape}, are NaN or infinite: '
-                                 'mend or leave out these frames before scoring')
+        if bad := a.size - np.isfinite(a).sum():
+            raise ValueError(f'{bad} of {a.size} values of the {name} argument, shape {a.shape}, are NaN or infinite: '
+                             'mend or leave out these frames before scoring')
     return x, y
 
 def _flat(x, axis): return x.max(axis) == x.min(axis)
 
-# %% ../nbs/00_core.ipynb #1eded33c
-def pearson(
-    x, # array, any unit
-    y, # array of a shape that broadcasts with x
-    axis: int=-1, # axis of the frames
-) -> np.ndarray: # correlation in [-1, 1], without `axis`
+def pearson(x, y, axis: int=-1) -> np.ndarray: # shapes that broadcast, axis of the frames -> [-1, 1], without `axis`
     "Pearson's r along `axis`; 0 where x or y is constant; raises ValueError for NaN or shapes that do not match."
     x, y = _pair(x, y)
     x, y = np.broadcast_arrays(x, y)
@@ -276,22 +230,13 @@ def pearson(
     return np.where(flat, 0., np.clip(r, -1, 1))[()]
 
 # %% ../nbs/00_core.ipynb #214c38c2
-def mse(
-    y, # truth, any unit
-    yhat, # prediction, same unit, a shape that broadcasts with y
-    axis=None, # axis or axes to average; None averages all
-) -> np.ndarray: # squared units of y
+def mse(y, yhat, axis=None) -> np.ndarray: # truth, prediction, axis or axes to average (None: all) -> squared units
     "Mean squared error; raises ValueError for NaN or shapes that do not match."
     y, yhat = _pair(y, yhat)
     return ((y - yhat)**2).mean(axis)
 
-# %% ../nbs/00_core.ipynb #ccbc9778
-def r2(
-    y, # truth, any unit
-    yhat, # prediction, same unit and shape
-    axis: int=-1, # axis of the frames
-) -> np.ndarray: # at most 1, without `axis`
-    "Explained variance 1 - SS_res/SS_tot along `axis`; constant truth gives 1 if exact, else 0; raises ValueError as `mse`."
+def r2(y, yhat, axis: int=-1) -> np.ndarray: # truth, prediction, axis of the frames -> at most 1, without `axis`
+    "Explained variance 1 - SS_res/SS_tot; constant truth gives 1 if exact, else 0; raises ValueError as `mse`."
     y, yhat = np.broadcast_arrays(*_pair(y, yhat))
     flat = _flat(y, axis)
     residual = ((y - yhat)**2).sum(axis)
@@ -300,10 +245,7 @@ def r2(
     return np.where(flat, (residual == 0).astype(float), score)[()]
 
 # %% ../nbs/00_core.ipynb #7960c210
-def mean_sd(
-    values, # one number a session or seed
-    digits: int=3, # decimals
-) -> str: # '0.312 ± 0.041'
+def mean_sd(values, digits: int=3) -> str: # one number a session or seed, decimals -> '0.312 ± 0.041'
     "Mean and sample standard deviation (ddof 1) as text; a single value stands alone; raises ValueError when empty."
     values = np.asarray(values, dtype=np.float64).ravel()
     if not values.size: raise ValueError('mean_sd of no values: every session was left out')
@@ -311,32 +253,19 @@ def mean_sd(
     return mean if values.size == 1 else f'{mean} ± {values.std(ddof=1):.{digits}f}'
 
 # %% ../nbs/00_core.ipynb #30244166
-def save_table(
-    df, # pandas DataFrame; its index is written unless it only counts rows
-    path, # the csv file to write
-) -> Path: # `path`
-    "Write a table as csv, atomically, at full precision."
+def save_table(df, path) -> Path: # pandas DataFrame, the csv file to write
+    "Write a table as csv, atomically, at full precision; its index unless it only counts rows."
     import pandas as pd
     with atomic_path(path) as draft: df.to_csv(draft, index=not isinstance(df.index, pd.RangeIndex))
     return Path(path)
 
-# %% ../nbs/00_core.ipynb #3c02baee
-def _summarise(df, by, digits):
-    by = [by] if isinstance(by, str) else list(by)
-    numbers = [c for c in df.select_dtypes('number').columns if c not in by]
-    table = df.groupby(by, sort=False)[numbers].agg(lambda v: mean_sd(v, digits))
-    return table.reset_index()
-
-# %% ../nbs/00_core.ipynb #4d0c04c1
-def show_table(
-    df, # pandas DataFrame
-    by=None, # column(s): one row a group, every other numeric column as mean ± sd over the group's rows
-    digits: int=3, # decimals
-    title: str='', # printed above
-):
-    "Print a table with aligned columns, as it stands or summarised over the rows that share `by`; raises KeyError for an unknown column."
+def show_table(df, by=None, digits: int=3, title: str=''): # pandas DataFrame, column(s), decimals, printed above
+    "Print a table as it stands, or as mean ± sd over the rows that share `by`; raises KeyError for an unknown column."
     import pandas as pd
-    if by is not None: df = _summarise(df, by, digits)
+    if by is not None:
+        by = [by] if isinstance(by, str) else list(by)
+        numbers = [c for c in df.select_dtypes('number').columns if c not in by]
+        df = df.groupby(by, sort=False)[numbers].agg(lambda v: mean_sd(v, digits)).reset_index()
     if title: print(title)
     counts = isinstance(df.index, pd.RangeIndex)
     print(df.to_string(index=not counts, float_format=lambda v: f'{v:.{digits}f}', justify='right'))
@@ -350,7 +279,6 @@ COLORS = {
     # decoding
     'POYO+': '#00A36C', 'GLM': '#1F4EA3', 'RRR': '#E8C000', 'CalM linear': '#D98CA3', 'CalM GLU': '#8B1A3A'}
 
-# %% ../nbs/00_core.ipynb #0d2a2edf
 def use_style():
     "Set matplotlib's defaults for print: clean axes, small type, reproducible SVG with its text as text."
     import matplotlib as mpl
@@ -360,18 +288,12 @@ def use_style():
         'legend.fontsize': 7, 'legend.frameon': False, 'axes.spines.top': False, 'axes.spines.right': False,
         'axes.linewidth': .8, 'lines.linewidth': 1.2, 'svg.hashsalt': 'calm_nb', 'svg.fonttype': 'none'})
 
-# %% ../nbs/00_core.ipynb #1a7fdc3a
-_HASHED = re.compile(r'(?<=["#])[A-Za-z](?:[0-9a-f]+_[0-9a-f]+_)?[0-9a-f]{10}(?=[")])')
+def _number_ids(svg):
+    "Ids that matplotlib hashes from coordinates, numbered: the layout's last bit, which varies, stays out of the file."
+    known, hashed = {}, r'(?<=["#])[A-Za-z](?:[0-9a-f]+_[0-9a-f]+_)?[0-9a-f]{10}(?=[")])'
+    return re.sub(hashed, lambda m: known.setdefault(m[0], f'{m[0][0]}{len(known) + 1}'), svg)
 
-def _number_ids(svg: str): # text of an SVG file -> the same with plain ids
-    "Ids that matplotlib hashes from unrounded coordinates, numbered as they appear: the layout solver's last bit, which varies, stays out of the file."
-    known = {}
-    return _HASHED.sub(lambda m: known.setdefault(m[0], f'{m[0][0]}{len(known) + 1}'), svg)
-
-def save_figure(
-    fig, # matplotlib Figure
-    path, # file to write, with or without suffix
-) -> Path: # the png
+def save_figure(fig, path) -> Path: # matplotlib Figure, file to write with or without suffix -> the png
     "Write `path`.svg and `path`.png atomically, the same bytes for the same figure, and close the figure."
     import matplotlib.pyplot as plt
     path = Path(path)
@@ -379,16 +301,15 @@ def save_figure(
     for suffix, metadata in (('.svg', {'Date': None}), ('.png', {'Software': None})):
         with atomic_path(stem.with_name(stem.name + suffix)) as draft:
             with plt.rc_context({'svg.hashsalt': 'calm_nb'}): fig.savefig(draft, metadata=metadata)
-            if suffix == '.svg': draft.write_text(_number_ids(draft.read_text(encoding='utf-8')), encoding='utf-8')
+            if suffix == '.svg':
+                draft.write_text(_number_ids(draft.read_text(encoding='utf-8')), encoding='utf-8')
     plt.close(fig)
     return stem.with_name(stem.name + '.png')
 
 # %% ../nbs/00_core.ipynb #ce23e711
-def mark_standin(
-    fig, # matplotlib Figure
-): # the figure
+def mark_standin(fig): # matplotlib Figure -> the figure
     "Write 'synthetic stand-in data' in the lower right corner of a figure, once."
-    if not getattr(fig, '_calm_nb_standin', False):
-        fig.text(.995, .005, 'synthetic stand-in data', ha='right', va='bottom', fontsize=7, color='#B00020', style='italic')
-    fig._calm_nb_standin = True
+    words = 'synthetic stand-in data'
+    if words not in [t.get_text() for t in fig.texts]:
+        fig.text(.995, .005, words, ha='right', va='bottom', fontsize=7, color='#B00020', style='italic')
     return fig
