@@ -3,11 +3,10 @@
 # %% auto #0
 __all__ = ['VARIABLES', 'LABELS', 'CEILINGS', 'task_kind', 'variable_names', 'Targets', 'decode_targets', 'Decoder',
            'fit_decoders', 'DecodeEvaluation', 'evaluate_decoders', 'evaluate_decoder', 'decoder_errors', 'pass_bytes',
-           'trial_features', 'SessionFeatures', 'Features', 'pad_trials', 'LowRank', 'GatedLowRank', 'HeadConfig',
-           'Head', 'HeadTraining', 'head_preset', 'LabelledBatches', 'masked_mse', 'HeadDecoder', 'CalMDecoder',
-           'decode_labels', 'LabelDecoder', 'label_decoders', 'Ceiling', 'task_of', 'task_corpus', 'decode_table',
-           'decode_results', 'decode_summary', 'decode_tests', 'ceiling_share', 'decode_cost', 'fewer',
-           'decode_example', 'decoder_color', 'figure_decode']
+           'trial_features', 'Features', 'pad_trials', 'LowRank', 'GatedLowRank', 'HeadConfig', 'Head', 'HeadTraining',
+           'head_preset', 'LabelledBatches', 'masked_mse', 'HeadDecoder', 'CalMDecoder', 'LabelDecoder',
+           'label_decoders', 'Ceiling', 'task_corpus', 'decode_table', 'decode_results', 'decode_summary',
+           'decode_tests', 'ceiling_share', 'fewer', 'decode_example', 'decoder_color', 'figure_decode']
 
 # %% ../nbs/05a_heads.ipynb #11a46dab
 import copy, time
@@ -24,7 +23,7 @@ from torch import nn, Tensor
 from torch.nn import functional as F
 
 from .core import *
-from .baselines.forecast import SessionBatches, price
+from .baselines.forecast import SessionBatches
 from .dat import DAT, DATConfig, of_like_length, table_key, table_name
 from .data import Corpus, prepare
 from .forecast import model_color, paired, panel_letter
@@ -83,10 +82,7 @@ class Targets:
     def to_units(self, z): # (..., D) z-scored -> the same in the behaviours' units
         return np.asarray(z)*self.sd + self.mean
 
-def decode_targets(
-    session, # Session
-    variables, # names of behaviours
-) -> Targets:
+def decode_targets(session, variables) -> Targets: # Session, names of behaviours
     "Behaviour to be decoded; ValueError where it is missing, constant, unlabelled, no number a frame, or not as long."
     variables = variable_names(variables)
     raw = np.stack([_behaviour(session, v) for v in variables], 1)
@@ -113,10 +109,7 @@ class Decoder(Protocol):
         "Behaviour of whole trials, at the traces' frame rate."
 
 # %% ../nbs/05a_heads.ipynb #ebb2ba9c
-def fit_decoders(
-    pairs: list, # of (Decoder, its sessions)
-    report: bool=False, # print the seconds
-):
+def fit_decoders(pairs: list, report: bool=False): # of (Decoder, its sessions); whether to print the seconds
     "Fit decoders; heads train in lockstep on one pass of the backbone, each to the bits it has alone."
     pairs = [(d, list(sessions)) for d, sessions in pairs]
     heads = [p for p in pairs if hasattr(p[0], 'begin')]
@@ -136,7 +129,7 @@ def _fit_heads(pairs):
     results = fit_together([run for _, run in runs]) if runs else []
     for (d, run), result in zip(runs, results): d.accept(run, result)
 
-def _predict_together(decoders, session, trials): # fitted, Session, indices -> one a decoder: list of (T_i, D), z-scored
+def _predict_together(decoders, session, trials): # fitted, Session, indices -> for each a list of (T_i, D)
     "Predictions of several decoders; heads on the same backbone share its passes."
     out = [[] for _ in decoders]
     def whole(d): yield d.predict(session, trials)
@@ -177,11 +170,7 @@ class DecodeEvaluation:
     scores: dict            # r2, r2_concat, mse -> (D,)
     left_out: np.ndarray    # (D,) trials without a score
 
-def evaluate_decoders(
-    decoders: list, # of Decoder, fitted
-    session, # Session
-    split: str='test', # 'train', 'val' or 'test'
-) -> list: # of DecodeEvaluation
+def evaluate_decoders(decoders, session, split='test') -> list: # fitted, Session, 'train', 'val' or 'test'
     "Score decoders on a split of a session; raises ValueError for an empty split or a prediction of another shape."
     trials = session.of(split)
     if not len(trials): raise ValueError(f'session {session.name} has no {split} trials')
@@ -199,7 +188,8 @@ def _evaluation(decoder, session, trials, guess):
     scored = np.isfinite(by_trial)
     def mean(x): return np.where(scored, x, 0).sum(0)/np.where(scored.any(0), scored.sum(0), np.nan)
     scores = dict(r2=mean(by_trial), r2_concat=_concat_r2(truth, guess), mse=mean(errors))
-    return DecodeEvaluation(decoder.name, session.name, tuple(decoder.variables), trials, by_trial, scores, (~scored).sum(0))
+    about = decoder.name, session.name, tuple(decoder.variables), trials
+    return DecodeEvaluation(*about, by_trial, scores, (~scored).sum(0))
 
 def decoder_errors(decoders, sessions): # fitted, list of Session -> one dict(mse=…) a decoder
     "Validation MSE, mean over sessions and variables: a score by which `tune` chooses decoders."
@@ -212,27 +202,23 @@ def pass_bytes(c: DATConfig) -> int: # sizes of the transformer -> bytes a token
     return 4*(2*c.hidden + 8*c.dim)
 
 @torch.no_grad()
-def _token_features(dat, z, session, memory=None): # (B, N, T_d) tokens -> (B, T_d, N, d) float32, where the transformer is
-    "Features after the final norm, a few trials at a time as memory allows; raises KeyError without the session's tables."
+def _token_features(dat, z, session, memory=None): # (B, N, T_d) tokens -> (B, T_d, N, d) float32 where dat is
+    "Features after the final norm, some trials at a time as memory allows; KeyError without the session's tables."
     dat.eval()
     most = (memory or memory_budget(dat.device))//(pass_bytes(dat.config)*z[0].numel())
     with precision_context(dat.precision, dat.device):
         parts = z.to(dat.device, non_blocking=True).split(max(1, most))
         return torch.cat([dat.features(part.long(), session).transpose(1, 2) for part in parts]).contiguous()
 
-def trial_features(
-    nq: NQ, # the tokenizer
-    dat: DAT, # frozen
-    traces, # (B, T, N) z-scored
-    session: str, # name
-) -> Tensor: # (B, T_d, N, d) float32
+def trial_features(nq, dat, traces, session) -> Tensor: # (B, T, N) z-scored, a name -> (B, T_d, N, d) float32
     "Features of trials of one length; raises KeyError for a session the transformer does not know."
     return _token_features(dat, tokenize(nq, traces), session)
 
 # %% ../nbs/05a_heads.ipynb #46dcc32b
 def _backbone_key(nq, dat, session=None): # name; None: without any session's tables -> 16 hexadecimal digits
     "Fingerprint of everything that features of a session depend on, but its traces."
-    parts = [f'{k}{fingerprint(v.detach().cpu().numpy())}' for k, v in dat.state_dict().items() if not k.startswith('tables.')]
+    shared = {k: v for k, v in dat.state_dict().items() if not k.startswith('tables.')}
+    parts = [f'{k}{fingerprint(v.detach().cpu().numpy())}' for k, v in shared.items()]
     if session is not None:
         own = dat.identity(session), dat.tables[table_key(session)].session
         parts += [*(fingerprint(x.detach().cpu().numpy()) for x in own), str(len(dat.tables) > 1)]
@@ -240,13 +226,13 @@ def _backbone_key(nq, dat, session=None): # name; None: without any session's ta
 
 # %% ../nbs/05a_heads.ipynb #a4c192f9
 def _feature_spans(session, stride=0): # frames between extra windows; 0: none -> (n, 2) frames [start, stop)
-    "What features are computed of: the trials, then windows at any start in a continuous recording's training stretches."
+    "What features are computed of: trials, then windows at any start in a continuous recording's training stretches."
     if not stride or not session.pseudo_trials: return session.trials
     extra = session.spans('train')[::stride]
     return np.concatenate([session.trials, extra[~np.isin(extra[:, 0], session.trials[:, 0])]])
 
 @dataclass
-class SessionFeatures:
+class _SessionFeatures:
     "A session's spans, and their features in half precision where they are kept, else their tokens."
     spans: np.ndarray  # (n, 2) frames; the first are the trials
     starts: np.ndarray # (n + 1,) first token of each span
@@ -280,12 +266,10 @@ def _alike(tokens, neurons, least=2**14): # tokens a neuron of each span -> list
 class Features:
     "Frozen features of sessions: kept in half precision in memory or in files of a folder, or computed for each batch."
     def __init__(self,
-        nq: NQ, # the tokenizer
-        dat: DAT, # the backbone, never trained here
+        nq: NQ, dat: DAT, # the tokenizer and the backbone, never trained here
         folder: Path=None, # for the files; None: memory
         stride: int=0, # frames between extra training windows of a continuous recording; 0: none
-        limit: float=4e9, # bytes of features that are kept, all sessions together
-        memory: int=None, # bytes a pass may take; None: `memory_budget`
+        limit: float=4e9, memory: int=None, # bytes of features that are kept; bytes a pass may take, None: as are free
     ):
         self.nq, self.dat, self.folder, self.stride, self.limit = nq, dat, folder and Path(folder), stride, limit
         self.memory = memory or memory_budget(dat.device)
@@ -308,13 +292,13 @@ class Features:
             self.keys[id(session)] = state, session, found
         return self.keys[id(session)][2]
 
-    def __call__(self, session) -> SessionFeatures:
+    def __call__(self, session) -> _SessionFeatures:
         "Features of a session, found or computed now; of one beyond the limit the tokens they are computed from."
         key = self.key(session)
         if key in self.kept: return self.kept[key]
         spans = _feature_spans(session, self.stride)
         starts = np.r_[0, np.cumsum(-(-np.diff(spans)[:, 0]//self.window))]
-        f, size = SessionFeatures(spans, starts), 2.*starts[-1]*session.n_neurons*self.dim
+        f, size = _SessionFeatures(spans, starts), 2.*starts[-1]*session.n_neurons*self.dim
         f.encode = lambda: self.filed(f'tokens-{key}', lambda: self.encode(session, f))
         if self.used + size <= self.limit:
             self.used += size
@@ -347,7 +331,7 @@ class Features:
         return values
 
     def compute(self, session, f, chosen):
-        "Features of some spans, in one pass but for memory and padding: list of (T_d, N, d) float16 where the backbone is."
+        "Features of some spans in one pass, but for memory and padding: list of (T_d, N, d) float16."
         tokens, out = np.diff(f.starts)[chosen], [None]*len(chosen)
         for group in _alike(tokens, session.n_neurons):
             h = _token_features(self.dat, f.some_tokens(chosen[group]), session.name, self.memory).half()
@@ -362,10 +346,7 @@ class Features:
             self.last = f, chosen, pad_trials(rows, 0.).to(self.device, non_blocking=True)
         return self.last[2]
 
-def pad_trials(
-    trials: list, # of (T_i, …) arrays or tensors
-    fill: float=float('nan'),
-) -> Tensor: # (B, T, …) float32, T the longest, where the trials are
+def pad_trials(trials, fill=float('nan')) -> Tensor: # (T_i, …) arrays or tensors -> (B, T, …) float32, where they are
     "Stack ragged trials, the shorter ones filled up at their end."
     parts = [torch.as_tensor(t) for t in trials]
     out = torch.full((len(parts), max(map(len, parts)), *parts[0].shape[1:]), fill, device=parts[0].device)
@@ -412,10 +393,10 @@ class HeadConfig:
 
     def __post_init__(self):
         choose('kind of head', self.kind, ('linear', 'glu'))
-        if self.kernel < 1 or self.kernel % 2 == 0: raise ValueError(f'kernel={self.kernel}: expected an odd number of frames')
+        if self.kernel < 1 or not self.kernel % 2: raise ValueError(f'kernel={self.kernel}: expected an odd number of frames')
         if self.rank < 1: raise ValueError(f'rank={self.rank}: expected 1 or more')
         if self.ahead < 0 or self.ahead and self.causal:
-            raise ValueError(f'ahead={self.ahead}, causal={self.causal}: expected 0 or more tokens, and 0 for a causal head')
+            raise ValueError(f'ahead={self.ahead}, causal={self.causal}: expected 0 or more, and 0 for a causal head')
 
     def reach(self, window: int) -> int: # frames a token -> frames
         "How far ahead of a frame the head looks."
@@ -425,11 +406,8 @@ class HeadConfig:
 class Head(nn.Module):
     "From features to behaviour by frame: readout, reshape, depthwise convolution; a bank of neuron weights a session."
     def __init__(self,
-        config: HeadConfig, # sizes
-        dim: int, # d of the features
-        window: int, # L, frames a token
-        channels: int, # D variables (or classes)
-        sessions: dict=None, # name -> number of neurons
+        config: HeadConfig, dim: int, window: int, # sizes, d of the features, L frames a token
+        channels: int, sessions: dict=None, # D variables (or classes), name -> number of neurons
     ):
         super().__init__()
         self.config, self.window, self.channels, self.banks = config, window, channels, nn.ParameterDict()
@@ -451,8 +429,7 @@ class Head(nn.Module):
         raise KeyError(f'the head has no neuron weights for session {name!r}: fit it on that session first')
 
     def forward(self,
-        h: Tensor, # (B, T_d, N, d) features; what lies beyond a trial's end may hold anything
-        session: str, # name
+        h: Tensor, session: str, # (B, T_d, N, d) features, anything beyond a trial's end; name
         frames, # (B,) frames of each trial, on the CPU: a number read from a GPU would make each step wait for it
     ) -> Tensor: # (B, T, D) float32, T the longest trial
         frames = np.asarray(frames)
@@ -491,11 +468,7 @@ class HeadTraining:
     evaluations: int = 20    # on validation trials, over a training
     stride: int = 0          # frames between extra training windows of a continuous recording
 
-def head_preset(
-    scale: str, # one of SCALES
-    kind: str='glu', # 'linear' or 'glu'
-    causal: bool=False, # see HeadConfig
-) -> tuple: # HeadConfig, HeadTraining
+def head_preset(scale: str, kind: str='glu', causal: bool=False) -> tuple: # HeadConfig, HeadTraining
     "Sizes and training of a head at a scale; 'paper' as released."
     training = dict(tiny=HeadTraining(epochs=30, adapt_epochs=15, evaluations=5), paper=HeadTraining(),
                     small=HeadTraining(epochs=80, adapt_epochs=40, stride=5))[choose('scale', scale, SCALES)]
@@ -506,11 +479,8 @@ def head_preset(
 class LabelledBatches(SessionBatches):
     "Batches (features, behaviour, frames, session) of training spans that hold a label, a pure function of the step."
     def __init__(self,
-        features: Features, # of the frozen backbone
-        sessions, # Sessions
-        targets: dict, # name -> (T, D) values, NaN where unlabelled
-        trials: int=8, # a batch
-        seed: int=0,
+        features: Features, sessions, # of the frozen backbone, Sessions
+        targets: dict, trials: int=8, seed: int=0, # name -> (T, D) values, NaN where unlabelled; trials a batch
     ):
         self.features, self.targets = features, targets
         counts = {s.name: len(s.of('train')) for s in sessions}
@@ -570,7 +540,7 @@ def _validation(features, sessions, targets, loss):
         return dict(score=float(np.mean([float(r) for r in rows])))
     return validate if labelled else None
 
-def _head_run(head, features, sessions, targets, training, adapt=False, loss=masked_mse, seed=0, folder=None, name='head'):
+def _head_run(head, features, sessions, targets, training, adapt=False, loss=masked_mse, seed=0, folder=None, name=''):
     "The arguments of `fit` for a head with banks for all sessions; `adapt` trains only the banks of these."
     t, batches = training, LabelledBatches(features, sessions, targets, training.trials, seed)
     steps = batches.epoch*(t.adapt_epochs if adapt else t.epochs)
@@ -594,7 +564,7 @@ class HeadDecoder:
     fit_seconds: float = 0. # of training, kept with the head; of heads trained together the first has the shared passes
     n_parameters = property(lambda self: sum(p.numel() for p in self.head.parameters()) if self.head else 0,
                             doc='Learned numbers of the head, banks of all sessions.')
-    ahead = property(lambda self: self.config.reach(self.features.window), doc='Frames after the present one that it reads.')
+    ahead = property(lambda self: self.config.reach(self.features.window), doc='Frames after the present one it reads.')
 
     def __post_init__(self):
         config, training = head_preset(resolve_scale(self.scale), self.kind, self.causal)
@@ -647,7 +617,7 @@ _VERSION = 3 # raise it when a change to this module makes old checkpoints wrong
 
 @dataclass
 class CalMDecoder(HeadDecoder):
-    "A head on frozen features that decodes behaviour; a second `fit` adapts neuron weights to sessions it does not know."
+    "A head on frozen features that decodes behaviour; a later `fit` adapts neuron weights to new sessions."
     features: Features      # of the frozen backbone
     variables: tuple        # names of behaviours
     kind: str = 'glu'       # 'linear' (Eq. 15) or 'glu' (Eq. 16)
@@ -655,7 +625,7 @@ class CalMDecoder(HeadDecoder):
     scale: str = 'auto'     # preset of the head
     seed: int = 0           # of the head and its batches
     folder: Path = None     # for checkpoints; None keeps none
-    name = property(lambda self: f'CalM-{dict(linear="linear", glu="GLU")[self.kind]}{"-causal" if self.causal else ""}')
+    name = property(lambda self: f'CalM-{dict(glu="GLU").get(self.kind, self.kind)}{"-causal"*self.causal}')
     channels = property(lambda self: len(self.variables))
     loss = staticmethod(masked_mse)
 
@@ -678,20 +648,18 @@ class CalMDecoder(HeadDecoder):
         "Read a head for the backbone behind `features`; raises ValueError for another one, and as `load_pretrained`."
         about, state = load_pretrained(folder, kind='head')
         if about['backbone'] != _backbone_key(features.nq, features.dat):
-            raise ValueError(f'{folder}: the head was trained on another backbone: load that one, or train the head anew')
+            raise ValueError(f'{folder}: a head trained on another backbone: load that one, or train the head anew')
         config = HeadConfig(**about['config'])
         head = Head(config, about['dim'], about['window'], len(about['variables']), about['sessions'])
         head.load_state_dict(state)
         return cls(features, about['variables'], config.kind, config.causal, config=config, head=head.eval(), **changes)
 
 # %% ../nbs/05a_heads.ipynb #af5fce9e
-def decode_labels(
-    session, # Session
-    variable: str, # of its trial_info, or a behaviour with few values
-    window: str=None, # of the trials, as in '<window>_start' of trial_info; None: whole trials
-    classes=None, # values; None: those of the session
-) -> tuple: # (T,) float32 class at every frame, NaN outside, sorted values, whether it is one a trial
-    "Classes at every frame; raises ValueError for an unknown variable, a value that is no class, or a single class."
+def _decode_labels(session, variable, window=None, classes=None):
+    """Classes at every frame (T,), NaN outside; their sorted values; whether it is one a trial.
+
+    `variable` is of trial_info, or a behaviour with few values; `window` that of '<window>_start' of trial_info.
+    Raises ValueError for an unknown variable, a value that is no class, or a single class."""
     of_trial, who = variable in session.trial_info, f'{variable!r} of session {session.name}'
     if not of_trial: choose(f'label of session {session.name}', variable, [*session.trial_info, *session.behaviour])
     raw = np.asarray(session.trial_info[variable]) if of_trial else _behaviour(session, variable)
@@ -746,7 +714,7 @@ class LabelDecoder(HeadDecoder):
     name = property(lambda self: self.variable)
     channels = property(lambda self: len(self.classes))
     loss = property(lambda self: partial(_label_loss, of_trial=self.of_trial))
-    def labels(self, session): return decode_labels(session, self.variable, self.window, self.classes)
+    def labels(self, session): return _decode_labels(session, self.variable, self.window, self.classes)
 
     def targets(self, sessions):
         if self.classes is None: self.classes = np.unique(np.concatenate([self.labels(s)[1] for s in sessions]))
@@ -756,8 +724,8 @@ class LabelDecoder(HeadDecoder):
     def classify(self, session, split='test'):
         "True and decoded class indices of a split's trials, or of their labelled frames."
         labels, trials = self.labels(session)[0], session.of(split)
-        y, logits = pad_trials([labels[a:b] for a, b in session.trials[trials]]), pad_trials(self.predict(session, trials), 0.)
-        ok = y.isfinite()
+        y = pad_trials([labels[a:b] for a, b in session.trials[trials]])
+        logits, ok = pad_trials(self.predict(session, trials), 0.), y.isfinite()
         if not self.of_trial: return y[ok].numpy().astype(int), logits[ok].argmax(-1).numpy()
         some = ok.any(1)
         return y.nan_to_num(-1).amax(1)[some].numpy().astype(int), _mean_logits(logits, ok)[some].argmax(-1).numpy()
@@ -765,7 +733,7 @@ class LabelDecoder(HeadDecoder):
     def score(self, session, split='test'):
         "Accuracy, balanced accuracy and their chance levels; raises ValueError for a split without labels."
         truth, guess = self.classify(session, split)
-        if not len(truth): raise ValueError(f'session {session.name} has no labelled {split} trial of {self.variable!r}')
+        if not len(truth): raise ValueError(f'session {session.name}: no labelled {split} trial of {self.variable!r}')
         window = self.window or ('trial' if self.of_trial else 'frame')
         return dict(session=session.name, label=self.variable, window=window) | _accuracy(truth, guess)
 
@@ -774,10 +742,8 @@ LABELS = dict(maze=[('cue', 'stem'), ('choice', 'arm'), ('correct', None)], trac
               worm=[('reversal_vec', None)]) # of each task: variable and window of the trial
 
 def label_decoders(
-    features: Features, # of the frozen backbone
-    sessions, # iterable of Session
-    labels: list, # (variable, window) as in LABELS
-    **options, # of LabelDecoder
+    features: Features, sessions, # of the frozen backbone, iterable of Session
+    labels: list, **options, # (variable, window) as in LABELS; of LabelDecoder
 ) -> list: # of (LabelDecoder, its sessions), not yet fitted
     "Decoders of those labels that some sessions have; prints why a label is skipped."
     asked = []
@@ -797,7 +763,7 @@ def label_decoders(
 def _drawn(config): return simulate_task(config)
 
 def _ceiling_rows(task, spans, lags=5):
-    "Where the ceiling looks: frames around each (rows, 2 lags + 1) within its trial; counts since it began and a clock."
+    "Where the ceiling looks: frames around each (rows, 2 lags + 1) in its trial; counts since it began and a clock."
     around, more = [], []
     for a, b in spans:
         t = np.arange(b - a)
@@ -816,8 +782,8 @@ class _Sees(nn.Module):
     "Reads rows of `_ceiling_rows`: frames (T, N + latents), around, more (rows, N + 2) -> (rows, D)."
     def __init__(self, inputs, hidden, outputs):
         super().__init__()
-        self.body = nn.Sequential(nn.BatchNorm1d(inputs, affine=False), nn.Linear(inputs, hidden), nn.GELU(), nn.Dropout(.3),
-                                  nn.Linear(hidden, outputs))
+        first, last = nn.Linear(inputs, hidden), nn.Linear(hidden, outputs)
+        self.body = nn.Sequential(nn.BatchNorm1d(inputs, affine=False), first, nn.GELU(), nn.Dropout(.3), last)
     def forward(self, frames, around, more): return self.body(torch.cat([frames[around].flatten(1), more], 1))
 
 # %% ../nbs/05a_heads.ipynb #577060c4
@@ -837,7 +803,7 @@ class Ceiling:
     def fit(self, sessions):
         "Train for every session; raises ValueError for one that was not simulated."
         for s in sessions:
-            config, t = task_of(s), decode_targets(s, self.variables)
+            config, t = _task_of(s), decode_targets(s, self.variables)
             own, n = _drawn(config), self.times
             more = _drawn(replace(config, trials=n*config.trials, frames=n*config.frames)) if n else own
             spans = more.course.trials if n else s.trials[s.of('train')]
@@ -865,12 +831,12 @@ class Ceiling:
         "Behaviour of whole trials from their spikes; raises KeyError for a session it was not fitted on."
         spans, net = session.trials if trials is None else session.trials[trials], self.nets[session.name]
         device = next(net.parameters()).device
-        u = net.eval()(*_inputs(_drawn(task_of(session)), spans, self.lags, device)).cpu().numpy()
+        u = net.eval()(*_inputs(_drawn(_task_of(session)), spans, self.lags, device)).cpu().numpy()
         return np.split(u, np.cumsum(np.diff(spans)[:, 0])[:-1])
 
 CEILINGS = 'Ceiling', 'Ceiling, own labels' # they take no part in comparisons
 
-def task_of(session) -> TaskConfig: # Session
+def _task_of(session) -> TaskConfig: # Session
     "The constants of a session of the task simulation; raises ValueError for any other."
     if 'task' not in session.meta:
         raise ValueError(f'session {session.name} is no task simulation: its ceiling is unknown')
@@ -880,12 +846,9 @@ def task_of(session) -> TaskConfig: # Session
 def _task_session(config, alpha, seed): return prepare(simulate_task(config).recording(), alpha, seed)
 
 def task_corpus(
-    scale: str='auto', # 'auto' or one of SCALES
-    seed: int=0, # of the recordings and their splits
-    alpha: float=.15, # of the smoothing
+    scale: str='auto', seed: int=0, alpha: float=.15, # seed of recordings and splits; of the smoothing
     kind: str='maze', # 'maze', 'track' or 'worm'
-    animals: tuple=('9', '3', '10', '6'), # one session each
-    held_out: int=1, # the last so many
+    animals: tuple=('9', '3', '10', '6'), held_out: int=1, # one session each; the last so many
     **options, # fields of TaskConfig
 ) -> Corpus: # named 'simulation'
     "Simulated animals at a task, drawn on demand; raises ValueError as `task_config`, and where none would be held in."
@@ -897,11 +860,8 @@ def task_corpus(
 
 # %% ../nbs/05a_heads.ipynb #69c34c9d
 def decode_table(
-    evaluations: list, # of DecodeEvaluation
-    dataset: str,
-    scale: str, # one of SCALES
-    split: str='single', # 'held-in', 'held-out' or 'single': where the sessions stand
-    seed: int=0, # of the run
+    evaluations: list, dataset: str, scale: str, # of DecodeEvaluation
+    split: str='single', seed: int=0, # 'held-in', 'held-out' or 'single': where the sessions stand; of the run
 ) -> pd.DataFrame: # dataset, scale, split, session, model, seed, variable, metric, value
     "One row a session, model, variable and metric; a score that no trial allows is left out."
     choose('split', split, ('held-in', 'held-out', 'single'))
@@ -920,9 +880,7 @@ def _wide(table, rows, columns, values, **how):
     return wide.reindex(order).rename_axis(columns=None).fillna('–')
 
 def decode_results(
-    scores, # DataFrame, from decode_table or its csv
-    metrics: tuple=('r2', 'r2_concat', 'mse'), # columns
-    digits: int=3, # decimals
+    scores, metrics: tuple=('r2', 'r2_concat', 'mse'), digits: int=3, # from decode_table or its csv; columns; decimals
 ) -> pd.DataFrame: # split, variable, model, a column a metric, the paper's R²
     "Mean ± sd over sessions, and the paper's number where it has one."
     chosen = scores[scores.metric.isin(metrics)]
@@ -932,18 +890,14 @@ def decode_results(
     return table.assign(**{'r2, paper': [f'{t[0]:.3f} ± {t[1]:.3f}' if t else '–' for t in told]})
 
 def _decode_paired(scores, reference='CalM-GLU', metric='r2'):
-    "The reference against every other model, variable by variable, paired by session (Wilcoxon); ceilings take no part."
+    "The reference against every other model by variable, paired by session (Wilcoxon); ceilings take no part."
     part = scores[~scores.model.isin(CEILINGS)]
     tables = {v: paired(p, reference, metric) for v, p in part.groupby('variable', sort=False)}
     return pd.concat(tables, names=['variable']).reset_index(level=0).reset_index(drop=True)
 
 # %% ../nbs/05a_heads.ipynb #d78fdb72
-def decode_summary(
-    scores, # DataFrame, from decode_table or its csv
-    metric: str='r2',
-    digits: int=3, # decimals
-) -> pd.DataFrame: # split, model, a column a variable, and the paper's R² where it has any
-    "Mean ± sd over sessions, one row a model."
+def decode_summary(scores, metric: str='r2', digits: int=3) -> pd.DataFrame: # of decode_table; decimals
+    "Mean ± sd over sessions: split, model, a column a variable, and the paper's R² where it has any."
     table, rows = decode_results(scores, (metric,), digits), ['split', 'model']
     means, told = (_wide(table, rows, 'variable', values, aggfunc='first') for values in (metric, 'r2, paper'))
     for v in list(means) if metric == 'r2' else ():
@@ -951,23 +905,20 @@ def decode_summary(
     return means.reset_index()
 
 def decode_tests(
-    scores, # DataFrame, from decode_table or its csv
-    reference: str='CalM-GLU',
-    models: tuple=None, # rivals; None: all
-    metric: str='r2',
+    scores, reference: str='CalM-GLU', # of decode_table
+    models: tuple=None, metric: str='r2', # rivals; None: all
 ) -> pd.DataFrame: # model, a column a variable: 'difference, in favour, p'
     "The reference against every other model over all sessions, held in and out, as text (Wilcoxon)."
     part = scores if models is None else scores[scores.model.isin([reference, *models])]
     table = _decode_paired(part.assign(split='all'), reference, metric)
-    table['text'] = [f'{d:+.3f}, {n}, p = {p:.3g}' for d, n, p in zip(table[f'{reference} − model'], table['in favour'], table.p)]
+    columns = table[[f'{reference} − model', 'in favour', 'p']].itertuples(index=False, name=None)
+    table['text'] = [f'{d:+.3f}, {n}, p = {p:.3g}' for d, n, p in columns]
     return _wide(table, ['model'], 'variable', 'text', aggfunc='first').reset_index()
 
 # %% ../nbs/05a_heads.ipynb #cac44335
 def ceiling_share(
-    scores, # DataFrame, from decode_table or its csv
-    by: tuple=('split', 'variable'), # columns: one row for each of their values
-    metric: str='r2',
-    ceiling: str='Ceiling', # one of CEILINGS
+    scores, by: tuple=('split', 'variable'), # of decode_table; columns: one row for each of their values
+    metric: str='r2', ceiling: str='Ceiling', # one of CEILINGS
 ) -> pd.DataFrame: # `by`, a column a model
     "Mean R² of each model as a share of the ceiling's; raises ValueError where no ceiling is known."
     wide = scores[scores.metric == metric].pivot_table(index=list(by), columns='model', values='value', sort=False)
@@ -975,19 +926,9 @@ def ceiling_share(
         raise ValueError(f'no ceiling among {", ".join(wide)}: it is known for the task simulation only')
     return wide.div(wide[ceiling], axis=0).drop(columns=ceiling).reset_index()
 
-# %% ../nbs/05a_heads.ipynb #ea67879b
-def decode_cost(decoder, session) -> dict: # fitted, Session -> parameters, seconds of training, ms a trial
-    "What a decoder cost to learn and costs to use, on the first test trial (of CalM: its head, on kept features)."
-    trial = session.of('test')[:1]
-    return price(decoder, lambda: decoder.predict(session, trial))
-
 # %% ../nbs/05a_heads.ipynb #b5027582
-def fewer(
-    session, # Session
-    n: int, # training trials that keep their label
-    seed: int=0, # of the draw
-): # Session with n training trials and validation trials in proportion; the others belong to no split
-    "A session with few labelled trials; raises ValueError for more than it has, or under 1."
+def fewer(session, n: int, seed: int=0): # Session, training trials that keep their label, of the draw -> Session
+    "A session with few labelled trials, validation trials in proportion; ValueError for more than it has, or under 1."
     train, val, split = session.of('train'), session.of('val'), session.split.astype('U8')
     if not 1 <= n <= len(train):
         raise ValueError(f'{n} labelled trials of {session.name}, which has {len(train)} training trials: '
@@ -999,9 +940,7 @@ def fewer(
 
 # %% ../nbs/05a_heads.ipynb #aa5d0038
 def decode_example(
-    decoder: Decoder, # fitted
-    session, # Session
-    evaluation: DecodeEvaluation, # its scores, from which a trial is chosen
+    decoder: Decoder, session, evaluation: DecodeEvaluation, # fitted; Session; its scores, from which a trial is chosen
     quantile: float=.5, # of the trials' mean R² over variables
 ) -> dict: # JSON-able: what a panel shows
     "Truth and prediction of one typical trial, z-scored."
@@ -1019,7 +958,7 @@ def decode_example(
 _PALER = {'CalM-linear': 'CalM linear', 'CalM-GLU': 'CalM GLU', **dict.fromkeys(CEILINGS, 'Oracle')}
 
 def decoder_color(model: str): # name of a decoder -> colour
-    "Of a decoder in every figure; a causal variant has that of its model, GLM with a wider window a paler one than GLM."
+    "The same in every figure; a causal variant has its model's, GLM with a wider window a paler one than GLM."
     model = model.removesuffix('-causal')
     return '#6F86C4' if model == 'GLM-window' else model_color(_PALER.get(model, model))
 
@@ -1051,8 +990,9 @@ def _draw_bars(ax, scores, split, metric='r2'):
         ax.scatter(points, y, s=7, color='white', edgecolor='#333333', lw=.6, zorder=3)
         _goes_on(ax, points, y.to_numpy(), low, '#AAAAAA')
         _goes_on(ax, x, y.mean(), low)
-        if y.mean() < low: ax.annotate(f'{y.mean():.1f}'.replace('-', '−'), (x, low), (0, -5), textcoords='offset points',
-                                       ha='center', va='top', fontsize=5.5, annotation_clip=False)
+        said = f'{y.mean():.1f}'.replace('-', '−') if y.mean() < low else ''
+        how = dict(textcoords='offset points', ha='center', va='top', fontsize=5.5, annotation_clip=False)
+        ax.annotate(said, (x, low), (0, -5), **how)
     ax.axhline(0, color='#333333', lw=.8)
     ax.set(xticks=range(len(variables)), xticklabels=[v.replace('_', ' ') for v in variables],
            ylabel=f'R² ({split}, n = {chosen.session.nunique()})', ylim=(low, min(1.02, chosen.value.max() + .1)))
@@ -1115,8 +1055,7 @@ def _draw_learning(ax, curve): # DataFrame: session, model, variable, trials, se
 
 # %% ../nbs/05a_heads.ipynb #c6bd0fef
 def figure_decode(
-    scores, # DataFrame, from decode_table
-    examples: list, # of dicts from decode_example; two are shown
+    scores, examples: list, # of decode_table; dicts from decode_example, two are shown
     curve=None, # DataFrame: session, model, variable, trials, seed, value (R²)
 ): # matplotlib Figure
     "The paper's figure 4 from saved results: decoders by variable, CalM against its rival, trials; and R² by labels."

@@ -2,10 +2,9 @@
 
 # %% auto #0
 __all__ = ['NETS', 'BASELINES', 'SEARCH', 'Baseline', 'fit_on', 'Copy', 'TrialMean', 'ridge_solve', 'moments', 'UnivariateLinear',
-           'lagged', 'VarFit', 'var_fit', 'var_rollout', 'RidgeVAR', 'Recipe', 'recipe', 'SessionBatches', 'Windows',
-           'Validation', 'device_of', 'TrainedBaseline', 'Network', 'CausalConv', 'TCNet', 'TCN', 'PatchNet',
-           'PatchTST', 'InvertedNet', 'ITransformer', 'clock', 'turn', 'TimedAttention', 'GatedFeedForward',
-           'Perceiver', 'POCONet', 'POCO', 'candidates', 'tune', 'made', 'baseline', 'milliseconds', 'price', 'cost']
+           'lagged', 'RidgeVAR', 'Recipe', 'recipe', 'SessionBatches', 'device_of', 'TrainedBaseline', 'Network',
+           'CausalConv', 'TCNet', 'TCN', 'PatchNet', 'PatchTST', 'InvertedNet', 'ITransformer', 'Perceiver', 'POCONet',
+           'POCO', 'candidates', 'tune', 'made', 'baseline', 'milliseconds', 'price', 'cost']
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #7b4ddc7f
 import itertools, math, time, zlib
@@ -59,9 +58,7 @@ class Baseline:
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #8004f29d
 def fit_on(
-    forecaster, # a Baseline, or any Forecaster
-    held_in, # Sessions to learn from
-    held_out=(), # Sessions of other animals
+    forecaster, held_in, held_out=(), # any Forecaster, Sessions to learn from, Sessions of other animals
     grid: dict=None, # setting -> values to search on the held-in sessions
 ): # the forecaster, fitted
     "Fit on the held-in sessions; then on the held-out ones, unless one model serves all."
@@ -101,12 +98,8 @@ class TrialMean(Baseline):
         return Forecast(np.repeat(mean[None, frames], len(context), axis=0))
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #2c717fbc
-def ridge_solve(
-    xx: np.ndarray, # (..., k, k) X'X; column 0 of X is 1
-    xy: np.ndarray, # (..., k, m) X'Y
-    ridge, # penalty a row, any shape that broadcasts with xx's leading axes
-) -> np.ndarray: # (..., k, m) coefficients, the intercept first
-    "Ridge regression from its sums of products; the intercept is not penalised."
+def ridge_solve(xx, xy, ridge): # (..., k, k) X'X with X's column 0 of 1, (..., k, m) X'Y, penalty a row -> (..., k, m)
+    "Ridge coefficients from sums of products, the intercept first and not penalised."
     free = np.eye(xx.shape[-1])
     free[0, 0] = 0
     if xx.ndim == 2: return linalg.solve(xx + ridge*xx[0, 0]*free, xy, assume_a='pos')
@@ -181,7 +174,7 @@ def _var_moments(session, order):
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #97dde40c
 @dataclass
-class VarFit:
+class _VarFit:
     "A fitted vector autoregression."
     order: int
     ridge: float
@@ -189,22 +182,17 @@ class VarFit:
     noise: np.ndarray # (N, N) lower factor of the residual covariance
     spread: float = 1. # factor on the noise, chosen by validation CRPS
 
-def var_fit(session, order, ridge): # Session, p, penalty a row -> VarFit
+def _var_fit(session, order, ridge): # Session, p, penalty a row -> _VarFit
     "Ridge regression of each frame on the p before it, with the covariance of its residuals; training trials only."
     xx, xy, yy = _var_moments(session, order)
     both = ridge_solve(xx, np.concatenate([xy, xx], 1), ridge)
     coef, hat = both[:, :len(yy)], both[:, len(yy):]
     residual = yy - xy.T@coef - coef.T@xy + coef.T@xx@coef
     cov = residual / max(xx[0, 0] - np.trace(hat), 1)
-    return VarFit(order, ridge, coef, np.linalg.cholesky((cov + cov.T)/2 + 1e-9*np.eye(len(cov))))
+    return _VarFit(order, ridge, coef, np.linalg.cholesky((cov + cov.T)/2 + 1e-9*np.eye(len(cov))))
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #4eb6f937
-def var_rollout(
-    coef: np.ndarray, # (1+pN, N), from var_fit
-    context: np.ndarray, # (B, C, N) with C ≥ p
-    horizon: int, # H
-    noise: np.ndarray=None, # (H, B, N) added to each frame
-) -> np.ndarray: # (B, H, N)
+def _var_rollout(coef, context, horizon, noise=None): # (1+pN, N), (B, C, N), H, (H, B, N) added to each -> (B, H, N)
     "Iterate the autoregression for H frames after the context; raises ValueError for a context shorter than its order."
     b, c, n = context.shape
     order = (len(coef)-1)//n
@@ -220,11 +208,11 @@ def var_rollout(
 def _var_error(coef, batches):
     "Mean squared error of rollouts over all frames of the batches of trials; inf where one diverges."
     with np.errstate(over='ignore', invalid='ignore'):
-        square = sum(float(((var_rollout(coef, past, y.shape[1]) - y)**2).sum()) for _, past, y in batches)
+        square = sum(float(((_var_rollout(coef, past, y.shape[1]) - y)**2).sum()) for _, past, y in batches)
     return square/sum(y.size for *_, y in batches) if np.isfinite(square) else np.inf
 
 def _var_grid(session, orders, ridges, context=40):
-    "{(order, ridge): forecast error on the validation trials}; raises ValueError where none is longer than the context."
+    "{(order, ridge): forecast error on the validation trials}; raises ValueError where none is long enough."
     batches = list(trial_batches(session, horizon_trials(session, 'val', context)[0], context))
     if not batches: raise ValueError(f'session {session.name}: no validation trial is longer than {context+2} frames; '
                                      'give one order and one ridge, or a shorter context')
@@ -247,7 +235,7 @@ def _spread_scores(forecaster, session, context=40, spreads=_SPREADS):
 # %% ../../nbs/04d_forecast_baselines.ipynb #ce41ab50
 @dataclass
 class RidgeVAR(Baseline):
-    "Ridge vector autoregression, one a session, chosen by validation forecast error; with `samples`, Gaussian futures too."
+    "Ridge vector autoregression, one a session, chosen by validation forecast; with `samples`, Gaussian futures too."
     orders: tuple = (1, 2, 3, 4, 6, 8) # values of p tried
     ridges: tuple = tuple(10.**np.arange(-7, 2)) # penalties tried, a row
     context: int = 40 # frames shown when choosing
@@ -255,7 +243,7 @@ class RidgeVAR(Baseline):
     spreads: tuple = _SPREADS # factors on the noise tried, with samples
     seed: int = 0 # of the futures
     name: str = 'VAR'
-    fits: dict = field(default_factory=dict, repr=False) # session name -> VarFit
+    fits: dict = field(default_factory=dict, repr=False) # session name -> _VarFit
     def learned(self): return [f.coef for f in self.fits.values()]
 
     def learn(self, sessions):
@@ -263,7 +251,7 @@ class RidgeVAR(Baseline):
         for s in sessions:
             grid = {(self.orders[0], self.ridges[0]): 0.}
             if len(self.orders)*len(self.ridges) > 1: grid = _var_grid(s, self.orders, self.ridges, self.context)
-            fit = self.fits[s.name] = var_fit(s, *min(grid, key=grid.get))
+            fit = self.fits[s.name] = _var_fit(s, *min(grid, key=grid.get))
             if not self.samples: continue
             scores = _spread_scores(replace(self, samples=min(16, self.samples)), s, self.context, self.spreads)
             fit.spread = float(self.spreads[np.argmin(scores)])
@@ -271,13 +259,13 @@ class RidgeVAR(Baseline):
     def forecast(self, context, horizon, session):
         "The mean rollout, and `samples` noisy ones; the same context always gets the same draws."
         fit = self.known(self.fits, session)
-        mean = var_rollout(fit.coef, context, horizon)
+        mean = _var_rollout(fit.coef, context, horizon)
         if not self.samples: return Forecast(mean)
         rng = np.random.default_rng([self.seed, zlib.crc32(np.ascontiguousarray(context))])
         coef, factor = fit.coef.astype('float32'), fit.spread*fit.noise.T.astype('float32')
         start, shape = context.astype('float32'), (horizon, len(context), len(factor))
         def draw(): return rng.standard_normal(shape, dtype='float32') @ factor
-        return Forecast(mean, np.stack([var_rollout(coef, start, horizon, draw()) for _ in range(self.samples)]))
+        return Forecast(mean, np.stack([_var_rollout(coef, start, horizon, draw()) for _ in range(self.samples)]))
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #5babce96
 @dataclass(frozen=True)
@@ -332,11 +320,9 @@ def recipe(name: str, scale: str) -> Recipe: # of a network, in NETS; one of SCA
 class SessionBatches:
     "Draws spans of one session a batch, a pure function of the step."
     def __init__(self,
-        sessions, # Sessions to draw from
-        spans: dict, # session name -> array, its rows to choose from
-        counts: dict, # session name -> training trials, by which sessions are drawn
-        batch: int, # rows a batch
-        seed: int,
+        sessions, spans: dict, # Sessions; name -> array, of whose rows a batch is chosen
+        counts: dict, # name -> training trials, by which sessions are drawn
+        batch: int, seed: int, # rows a batch
     ):
         self.sessions, self.spans, self.counts = {s.name: s for s in sessions if s.name in spans}, spans, counts
         self.names, self.total, self.batch, self.seed = list(counts), sum(counts.values()), batch, seed
@@ -348,8 +334,8 @@ class SessionBatches:
         spans = self.spans[name]
         return name, spans[rng.choice(len(spans), min(self.batch, len(spans)), replace=False)], rng
 
-class Windows(SessionBatches):
-    "Batches (z (B, frames, N), session name) of windows of equal length; raises ValueError when no trial is long enough."
+class _Windows(SessionBatches):
+    "Batches (z (B, frames, N), session name) of equal windows; raises ValueError when no trial is long enough."
     def __init__(self, sessions, frames, batch=8, seed=0, anywhere=True): # anywhere False: only from a trial's start
         self.frames, self.anywhere, self.left_out = frames, anywhere, {}
         spans, counts, longest = {}, {}, 0
@@ -374,20 +360,16 @@ class Windows(SessionBatches):
         return [((z, made[1]), len(z)/len(made[0])) for z in made[0].chunk(parts)]
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #edeb0aa8
-class Validation:
+class _Validation:
     "Correlation and MSE of the forecasts of validation trials; raises ValueError when none is long enough."
-    def __init__(self,
-        sessions: list, # of Session
-        context: int=40, # frames shown
-        limit: int=None, # frames forecast at most
-        trials: int=64, # a session, at most
-    ):
+    def __init__(self, sessions, context=40, limit=None, trials=64): # frames shown, forecast at most; trials a session
         self.context, self.trials = context, {}
         for s in sessions[:8]:
             zs = [z for z in map(s.trial, s.of('val').tolist()) if len(z) >= context + MIN_HORIZON][:trials]
             if zs: self.trials[s.name] = [z[:context + limit] if limit else z for z in zs]
-        if not self.trials: raise ValueError(f'no validation trial of {", ".join(s.name for s in sessions[:8])} is longer '
-                                             f'than {context + MIN_HORIZON - 1} frames: give a shorter context')
+        if self.trials: return
+        raise ValueError(f'no validation trial of {", ".join(s.name for s in sessions[:8])} is longer than '
+                         f'{context + MIN_HORIZON - 1} frames: give a shorter context')
 
     def __call__(self, predict): # predict(past (B, C, N) tensor, frames, session name) -> (B, frames, N) tensor
         "Scores of forecasts, each trial over its own horizon, averaged over trials and sessions."
@@ -416,7 +398,7 @@ class TrainedBaseline(Baseline):
     results: dict = field(default_factory=dict, repr=False)  # as models -> what `fit` of the training chapter returned
     tried: dict = field(default_factory=dict, repr=False)    # as models -> {penalty: validation score}
     memories: dict = field(default_factory=dict, repr=False) # session name -> memory_of it
-    recipe = property(lambda self: self.preset(resolve_scale(self.scale)).altered(**self.changes), doc='Sizes, training.')
+    recipe = property(lambda self: self.preset(resolve_scale(self.scale)).altered(**self.changes))
     def learned(self): return [p for m in self.models.values() for p in m.parameters()]
 
     def varied(self, **changes):
@@ -520,14 +502,14 @@ class Network(TrainedBaseline):
         return super().learn(sessions)
 
     def batches(self, sessions):
-        made = Windows(sessions, self.frames, self.recipe.batch, self.seed, self.recipe.anywhere)
+        made = _Windows(sessions, self.frames, self.recipe.batch, self.seed, self.recipe.anywhere)
         self.left_out.update(made.left_out)
         return made
 
     def validation(self, key, sessions):
         "validate(model): the forecast's scores, of which the chosen one decides."
         choose('select', self.select, ('corr', 'mse'))
-        check = Validation(sessions, self.context, self.limit)
+        check = _Validation(sessions, self.context, self.limit)
         def validate(model):
             scores = check(lambda past, frames, name: self.predict_all(model, past, frames, name))
             return dict(scores, score=1 - scores['corr'] if self.select == 'corr' else scores['mse'])
@@ -568,10 +550,7 @@ class CausalConv(nn.Conv1d):
         super().__init__(inputs, outputs, kernel, dilation=dilation)
         self.reach = (kernel - 1)*dilation
 
-    def forward(self,
-        x: Tensor, # (B, inputs, T)
-        past: Tensor=None, # (B, inputs, reach); None: zeros
-    ) -> tuple[Tensor, Tensor]: # (B, outputs, T), the past of what follows
+    def forward(self, x, past=None): # (B, inputs, T), (B, inputs, reach) or zeros -> (B, outputs, T), the next past
         x = F.pad(x, (self.reach, 0)) if past is None else torch.cat([past, x], -1)
         return super().forward(x), x[..., x.shape[-1] - self.reach:]
 
@@ -583,10 +562,7 @@ class TCNet(nn.Module):
         self.convs = nn.ModuleList(CausalConv(hidden if k else neurons, hidden, kernel, 2**k) for k in range(layers))
         self.drop, self.read = nn.Dropout(dropout), nn.Linear(hidden, neurons)
 
-    def forward(self,
-        y: Tensor, # (B, T, N)
-        state: list=None, # pasts of the layers; None: y begins a sequence
-    ) -> tuple[Tensor, list]: # (B, T, N): frame t is the forecast of t + 1; the new state
+    def forward(self, y, state=None): # (B, T, N), pasts of the layers -> forecasts of t + 1 (B, T, N), the new pasts
         x, pasts = y.swapaxes(1, 2), []
         for k, conv in enumerate(self.convs):
             new, past = conv(x, state and state[k])
@@ -632,10 +608,11 @@ _MOST_ROWS = 32768 # sequences that attention is asked for at a time
 
 class PatchNet(nn.Module):
     "PatchTST: patches of one neuron's context as tokens, a transformer encoder, a linear map to the next frames."
-    def __init__(self, context, block=8, patch=8, stride=4, dim=128, layers=3, heads=8, hidden=256, dropout=.1, norm='last'):
+    def __init__(self, context, block=8, patch=8, stride=4, dim=128, layers=3, heads=8, hidden=256, dropout=.1,
+                 norm='last'):
         super().__init__()
         if context < patch:
-            raise ValueError(f'a context of {context} frames is shorter than one patch of {patch}: give a smaller patch')
+            raise ValueError(f'{context} frames of context are shorter than one patch of {patch}: give a smaller patch')
         self.patch, self.stride, self.norm, self.patches = patch, stride, norm, (context - patch)//stride + 2
         self.embed, self.place = nn.Linear(patch, dim), nn.Parameter(.02*torch.randn(self.patches, dim))
         self.drop, self.encoder = nn.Dropout(dropout), _encoder(dim, layers, heads, hidden, dropout)
@@ -695,30 +672,23 @@ def _poco_omega(head): # size of a head -> (head/2,) rad a frame
     quarter = head//4
     return F.pad(2*math.pi/(.1*1000**(torch.arange(quarter)/quarter)), (0, head//2 - quarter)) # rounds as published
 
-def clock(times, omega): # (S,) s or frames, (head/2,) rad a unit of time -> cos, sin (S, head/2)
+def _clock(times, omega): # (S,) s or frames, (head/2,) rad a unit of time -> cos, sin (S, head/2)
     "Rotation of each time and pair; the angle is rounded to 32 bits whatever the precision of the model."
     angles = times.float()[:, None]*omega.float()
     return angles.cos().to(omega.dtype), angles.sin().to(omega.dtype)
 
-def turn(
-    x: Tensor, # (..., S, head)
-    angles: tuple, # cos, sin (S, head/2)
-    back: bool=False, # the other way
-) -> Tensor: # (..., S, head)
-    "Rotate pairs of neighbouring coordinates."
+def _turn(x, angles, back=False): # (..., S, head), cos and sin (S, head/2) -> (..., S, head)
+    "Rotate pairs of neighbouring coordinates, or back."
     (cos, sin), a, b = (t.to(x.dtype) for t in angles), x[..., 0::2], x[..., 1::2]
     if back: sin = -sin
     return torch.stack([a*cos - b*sin, b*cos + a*sin], -1).flatten(-2)
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #29a5d9bc
-class TimedAttention(nn.Module):
+class _TimedAttention(nn.Module):
     "Pre-norm attention between sequences with times, or within one, with rotations."
     def __init__(self,
-        dim: int, # width
-        heads: int=1,
-        head: int=64, # size of a head
-        values: bool=True, # rotate values too
-        cross: bool=True, # keys come from another sequence, with a norm of its own
+        dim: int, heads: int=1, head: int=64, # width, number of heads, size of one
+        values: bool=True, cross: bool=True, # rotate values too; keys come from another sequence with its own norm
         dropout: float=0., # of the attention's weights
     ):
         super().__init__()
@@ -728,10 +698,8 @@ class TimedAttention(nn.Module):
         self.out = nn.Linear(inner, dim)
 
     def forward(self,
-        x: Tensor, # (B, S, dim)
-        mine: tuple, # clock of x
-        other: Tensor=None, # (B, K, dim); None: x itself
-        theirs: tuple=None, # clock of other
+        x: Tensor, mine: tuple, # (B, S, dim) and its clock
+        other: Tensor=None, theirs: tuple=None, # (B, K, dim) and its clock; None: x itself
         keep: Tensor=None, # (B, K) keys that exist; None: all
     ) -> Tensor: # (B, S, dim), to be added to x
         x = self.norm(x)
@@ -739,11 +707,11 @@ class TimedAttention(nn.Module):
         parts = self.q(x), *self.kv(other).chunk(2, -1)
         q, k, v = (rearrange(t, 'b s (h d) -> b h s d', h=self.heads) for t in parts)
         y = F.scaled_dot_product_attention(
-            turn(q, mine), turn(k, theirs), turn(v, theirs) if self.values else v,
+            _turn(q, mine), _turn(k, theirs), _turn(v, theirs) if self.values else v,
             attn_mask=None if keep is None else keep[:, None, None], dropout_p=self.dropout if self.training else 0.)
-        return self.out(rearrange(turn(y, mine, back=True) if self.values else y, 'b h s d -> b s (h d)'))
+        return self.out(rearrange(_turn(y, mine, back=True) if self.values else y, 'b h s d -> b s (h d)'))
 
-class GatedFeedForward(nn.Module):
+class _GatedFeedForward(nn.Module):
     "Pre-norm feed-forward layer, a ⊙ GELU(b), four times as wide inside."
     def __init__(self, dim, dropout=0.):
         super().__init__()
@@ -761,23 +729,20 @@ class Perceiver(nn.Module):
         "The attentions, each with its feed-forward layer; `omega` (head/2,) is the speed of their clock."
         self.register_buffer('omega', omega, persistent=False)
         def pair(heads, **how):
-            attention = TimedAttention(dim, heads, head, dropout=drop_attention, **how)
-            return attention, GatedFeedForward(dim, drop_ffn)
+            attention = _TimedAttention(dim, heads, head, dropout=drop_attention, **how)
+            return attention, _GatedFeedForward(dim, drop_ffn)
         self.read, self.read_ffn = pair(cross_heads)
         self.layers = nn.ModuleList(nn.ModuleList(pair(heads, cross=False)) for _ in range(layers))
         self.ask, self.ask_ffn = pair(cross_heads, values=False)
         self.drop = nn.Dropout(drop_layer)
 
     def population(self,
-        z: Tensor, # (B, L, dim) latents
-        at: Tensor, # (L,) their times
-        tokens: Tensor, # (B, K, dim)
-        times: Tensor, # (K,) their times
-        q: Tensor, # (B, S, dim) questions
-        asked: Tensor, # (S,) their times
+        z: Tensor, at: Tensor, # (B, L, dim) latents, (L,) their times
+        tokens: Tensor, times: Tensor, # (B, K, dim), (K,)
+        q: Tensor, asked: Tensor, # (B, S, dim) questions, (S,)
         keep: tuple=(None, None), # (B, K) tokens, (B, L) latents that exist
     ) -> Tensor: # (B, S, dim) answers
-        at, times, asked = (clock(t, self.omega) for t in (at, times, asked))
+        at, times, asked = (_clock(t, self.omega) for t in (at, times, asked))
         z = z + self.read(z, at, tokens, times, keep[0])
         z = z + self.read_ffn(z)
         for attend, feed in self.layers:
@@ -854,8 +819,7 @@ def candidates(forecaster, grid): # a Baseline, setting -> values to try -> list
     return [(settings, forecaster.varied(**settings)) for settings in found]
 
 def tune(
-    candidates: list, # of (settings as a dict, what to fit)
-    sessions, # iterable of Session
+    candidates: list, sessions, # of (settings as a dict, what to fit); iterable of Session
     metric: str='corr', # 'corr' (highest wins) or 'mse' (lowest)
     score=None, # score(all fitted, sessions) -> a dict each that holds the metric; None: of the validation forecast
     fit=None, # fit(all of them, sessions); None: one after another
@@ -890,14 +854,10 @@ def made(make, options, changes, *args): # class, what it may have, what it must
     return make(*args, **{f.name: options[f.name] for f in fields(make) if f.name in options}).varied(**changes)
 
 def baseline(
-    name: str, # in BASELINES
-    scale: str='auto', # preset of a network
-    context: int=40, # frames shown
-    horizon: int=None, # frames of future a network is trained for; None: found in the data
-    samples: int=32, # futures, of those that can draw them
-    seed: int=0,
-    folder=None, # checkpoints of the networks
-    **changes, # settings by name
+    name: str, scale: str='auto', # in BASELINES; preset of a network
+    context: int=40, horizon: int=None, # frames shown; frames a network is trained for, None: found in the data
+    samples: int=32, seed: int=0, # futures, of those that can draw them
+    folder=None, **changes, # checkpoints of the networks; settings by name
 ) -> Baseline: # not fitted yet
     "A baseline by name; options it does not have are not used; raises ValueError for an unknown name or setting."
     options = dict(scale=resolve_scale(scale), context=context, horizon=horizon or None, samples=samples, seed=seed)
@@ -928,11 +888,8 @@ def price(model, use, repeats: int=5): # what was fitted, one use of it as a fun
     return spent | dict(peak_mb=torch.cuda.max_memory_allocated(device)/1e6) if device.type == 'cuda' else spent
 
 def cost(
-    forecaster, # fitted
-    session, # Session it can forecast
-    context: int=40, # frames shown
-    horizon: int=None, # frames asked for; None: the rest of the first long trial, or what the forecaster can
-    repeats: int=5,
+    forecaster, session, context: int=40, # fitted, Session it can forecast, frames shown
+    horizon: int=None, repeats: int=5, # frames asked for; None: the rest of a long trial, or what the forecaster can
 ) -> dict: # as `price`
     "What a forecaster cost to learn and costs to use; raises ValueError when no trial is long enough."
     groups = horizon_trials(session, 'train', context, horizon)[0]
