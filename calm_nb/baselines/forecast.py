@@ -140,8 +140,7 @@ class UnivariateLinear(Baseline):
     def learn(self, sessions):
         "Solve for every ridge on the training trials; keep the one of lowest squared error on the validation trials."
         steps = max((h for s in sessions for h in horizon_trials(s, 'train', self.context)[0]), default=0)
-        if not steps:
-            raise ValueError(f'no training trial is longer than {self.context+2} frames: give a shorter context')
+        if not steps: raise ValueError(f'no training trial is longer than {self.context+2} frames: shorten the context')
         xx, xy, yy = _context_moments(sessions, 'train', self.context, steps)
         vxx, vxy, vyy = _context_moments(sessions, 'val', self.context, steps)
         maps = [ridge_solve(xx, xy, np.full(steps, r)) for r in self.ridges]
@@ -388,7 +387,7 @@ def device_of(module): # torch.device
 
 @dataclass(kw_only=True)
 class TrainedBaseline(Baseline):
-    "Trained by gradient. Subclasses write `preset`, `build`, `batches`, `loss` and `validation`."
+    "Trained by gradient. Subclasses write `preset`, `build`, `batches`, `loss`, `validation`; with tables also `size`."
     scale: str = 'auto'      # preset
     seed: int = 0            # of initial weights, batches and dropout
     folder: Path = None      # of checkpoints: a killed training goes on, a finished one is found; None keeps nothing
@@ -611,8 +610,7 @@ class PatchNet(nn.Module):
     def __init__(self, context, block=8, patch=8, stride=4, dim=128, layers=3, heads=8, hidden=256, dropout=.1,
                  norm='last'):
         super().__init__()
-        if context < patch:
-            raise ValueError(f'{context} frames of context are shorter than one patch of {patch}: give a smaller patch')
+        if context < patch: raise ValueError(f'a context of {context} is shorter than one patch of {patch}: lower `patch`')
         self.patch, self.stride, self.norm, self.patches = patch, stride, norm, (context - patch)//stride + 2
         self.embed, self.place = nn.Linear(patch, dim), nn.Parameter(.02*torch.randn(self.patches, dim))
         self.drop, self.encoder = nn.Dropout(dropout), _encoder(dim, layers, heads, hidden, dropout)
