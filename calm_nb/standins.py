@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 import numpy as np
 from .core import *
+from .recordings.hippocampus import _name as lap_session
 from .recordings.tseng import file_name, session_name
 from .simulation import TaskConfig, simulate_task, task_config
 from .writers.atanas import write_recording
+from .writers.hippocampus import as_laps, write_mouse
 from .writers.sun import not_registered, write_zarr
 from .writers.tseng import no_behaviour, write_nwb
 
@@ -43,6 +45,14 @@ def _write_sun(folder, configs):
         write_zarr(folder, sent, chunks=(min(1000, mine[0].neurons), 10_000 if mine[0].neurons > 1000 else 2000), spoil=not_registered if more else None)
     return [names[c] for c in configs]
 
+def _write_hippocampus(folder, configs):
+    "Two files a mouse, its sessions on the two tracks in turn; returns the names of the sessions."
+    places = {c: (c.session % 2 + 1, c.session//2 + 1) for c in configs}
+    for mouse in dict.fromkeys(c.subject for c in configs):
+        tasks = {at: simulate_task(c) for c, at in places.items() if c.subject == mouse}
+        write_mouse(folder, mouse, {at: as_laps(task.recording(), task.spikes) for at, task in tasks.items()})
+    return [lap_session(c.subject, *places[c]) for c in configs]
+
 # %% ../nbs/02e_standins.ipynb #2ea89e30
 @dataclass(frozen=True)
 class Standin:
@@ -53,16 +63,19 @@ class Standin:
 
 STANDINS = {'atanas': Standin('worm', dict(tiny=(4, 4), small=(8, 8), paper=(8, 8)), _write_atanas),
             'tseng': Standin('maze', dict(tiny=(3, 4), small=(4, 6), paper=(4, 6)), _write_tseng),
-            'sun': Standin('track', dict(tiny=(3, 4), small=(4, 6), paper=(3, 4)), _write_sun)}
+            'sun': Standin('track', dict(tiny=(3, 4), small=(4, 6), paper=(3, 4)), _write_sun),
+            'hippocampus': Standin('track', dict(tiny=(3, 4), small=(4, 8), paper=(4, 8)), _write_hippocampus)}
 STANDIN_VERSION = 2 # of what is written; raise it when the simulation or a writer changes
 
 # %% ../nbs/02e_standins.ipynb #21c2b7e6
 _MICE = ('9', '3', '6', '10', '4', '5', '7', '8') # of Tseng et al.; the paper holds out 6 and 10
+_LAP_MICE = ('C6M3', 'C5M1', 'C24M4', 'C14M4', 'C6M4', 'C15M2', 'C24M3') # of Sheintuch et al.
+_NAMES = dict(tseng=_MICE, hippocampus=_LAP_MICE)
 _REGIONS = ('visA', 'V1', 'RSC', 'AM', 'PM', 'MM')
 
 def _animal(name, i):
     "The i-th animal of a data set, named as in the release."
-    if name == 'tseng': return _MICE[i]
+    if name in _NAMES: return _NAMES[name][i]
     return f'{np.datetime64("2022-06-01") + i}-01' if name == 'atanas' else f'A{i + 1}'
 
 def _fields(configs):
@@ -73,7 +86,7 @@ def _fields(configs):
 
 # %% ../nbs/02e_standins.ipynb #f56d90c9
 def standin_configs(
-    name: str, # 'tseng', 'sun' or 'atanas'
+    name: str, # one of STANDINS
     scale: str='auto', # 'auto' or one of SCALES
     seed: int=0,
     subjects: int=None, # animals; None: as in STANDINS
@@ -85,7 +98,7 @@ def standin_configs(
     usual, count = made.sizes[scale]
     sessions = sessions if sessions is not None else max(count, subjects or 0) if name != 'atanas' else subjects or count
     subjects = subjects if subjects is not None else sessions if name == 'atanas' else min(usual, sessions)
-    most = min(sessions, len(_MICE)) if name == 'tseng' else sessions
+    most = min(sessions, len(_NAMES.get(name, range(sessions))))
     if not 1 <= subjects <= most or (name == 'atanas' and subjects != sessions):
         raise ValueError(f'{name}: {subjects} animals with {sessions} sessions; expected 1 to {most} animals' + (', one session each' if name == 'atanas' else ''))
     configs = [task_config(made.kind, scale, **{'seed': seed, **options, 'subject': _animal(name, k % subjects), 'session': k//subjects}) for k in range(sessions)]
@@ -120,7 +133,7 @@ def _fill(folder, name, configs, key):
 
 # %% ../nbs/02e_standins.ipynb #79409087
 def standin(
-    name: str, # 'tseng', 'sun' or 'atanas'
+    name: str, # one of STANDINS
     folder=None, # to write; None: standins/<name>/<scale>-s<seed>-<key> in the folder of runs
     scale: str='small', # 'auto' or one of SCALES
     seed: int=0,
