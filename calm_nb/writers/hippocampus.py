@@ -47,11 +47,11 @@ def as_laps(
     "A task on a track as the release would hold it."
     near = recording.trial_info['reward'] == 'near'
     order = np.r_[np.flatnonzero(near), np.flatnonzero(~near)]
-    spans = recording.trials[order]
-    frames, ends = np.concatenate([np.arange(a, b) for a, b in spans]), np.cumsum(np.diff(spans))
-    direction = np.repeat(np.where(near, 1, -1)[order], np.diff(spans)[:, 0])
-    at = 3 + np.minimum(20*recording.behaviour['position'][frames]/recording.meta['task']['track'], 19).astype(int)
+    rows = [np.arange(*recording.trials[i])[::1 if near[i] else -1] for i in order]
+    frames, ends = np.concatenate(rows), np.cumsum([len(r) for r in rows])
+    sign, at = np.where(near, 1, -1)[order], recording.behaviour['position'][frames]/recording.meta['task']['track']
+    direction = np.repeat(sign, np.diff(ends, prepend=0))
     return replace(
         recording, traces=events[frames], units='events', rate=20., segments=None,
-        trials=np.stack([np.r_[0, ends[:-1]], ends], 1), trial_info=dict(direction=np.where(near, 'up', 'down')[order]),
-        behaviour=dict(position=np.where(direction > 0, at, 25 - at), direction=direction))
+        trials=np.stack([np.r_[0, ends[:-1]], ends], 1), trial_info=dict(direction=np.where(sign > 0, 'up', 'down')),
+        behaviour=dict(position=3 + np.minimum(20*at, 19).astype(int), direction=direction))
