@@ -13,7 +13,8 @@ from scipy.signal import lfilter
 from scipy.sparse import csc_array, issparse
 from ..core import *
 from ..data import Corpus, NotThisFormat, Recording, RecordingError, fingerprint_of, reading
-from ..store import Raw, _drawn, stored_corpus
+from .tseng import _few, _holding_out
+from ..store import Raw, stored_corpus
 
 # %% ../../nbs/01e_hippocampus.ipynb #4ad97bdb
 MICE = {'C5M1': ('CA1', 20.), 'C6M3': ('CA1', 20.), 'C6M4': ('CA1', 20.), 'C8M2': ('CA1', 10.), 'C14M4': ('CA3', 20.),
@@ -28,7 +29,8 @@ def _cells(path, name):
     "The cell array of one file, (tracks, sessions, 2 directions), and whether it is synthetic."
     if not path.is_file(): raise FileNotFoundError(f'{path}: no such file (expected MATLAB 5)')
     with open(path, 'rb') as f: head = f.read(10)
-    if head != b'MATLAB 5.0': raise NotThisFormat(f'{path}: begins with {head!r}; expected MATLAB 5.0: {_AGAIN}')
+    if head != b'MATLAB 5.0':
+        raise NotThisFormat(f'{path}: begins with {head!r}; expected MATLAB 5.0: {_AGAIN}, or save it with -v7')
     with reading(path), warnings.catch_warnings(action='ignore'):
         content = loadmat(path, variable_names=[name, 'calm_nb_standin'])
         here = ', '.join(n for n, *_ in whosmat(path)) if name not in content else ''
@@ -221,23 +223,6 @@ def _raws(files, skipped, options):
     return raws
 
 # %% ../../nbs/01e_hippocampus.ipynb #f9027f7f
-def _out(held_out, mice):
-    "The held-out mice that are here; a quarter by seed where none or only they are."
-    if isinstance(held_out, (int, float)): return held_out
-    here = [m for m in held_out if m in mice]
-    if not held_out or 0 < len(here) < len(mice): return here
-    print(f'held-out mice {", ".join(held_out)}: {"no other is" if here else "none is"} among {", ".join(mice)}; '
-          'a quarter of the mice is held out by seed instead')
-    return .25
-
-def _few(raws, limit, seed, out):
-    "At most `limit` sessions by seed, held-out mice among them in their share, at least one."
-    if limit is None or limit >= len(raws) or isinstance(out, (int, float)): return _drawn(raws, limit, seed)
-    away = {k: r for k, r in raws.items() if r.subject in out}
-    n = min(max(round(limit*len(away)/len(raws)), min(1, len(away))), limit - 1)
-    others = {k: r for k, r in raws.items() if k not in away}
-    return _drawn(away, n, seed) | _drawn(others, limit - n, seed)
-
 def load(
     root, # folder of the .mat files, searched with its subfolders
     scale: str='small', # 'tiny': 3 sessions, 'small': 12, both with 64 neurons each; 'paper': all
@@ -253,6 +238,6 @@ def load(
     if not raws:
         raise FileNotFoundError(f'{root}: no session in {len(files)} files <mouse>_{_EVENTS}.mat. '
                                 + '; '.join(list(skipped.values())[:5]))
-    out = _out(held_out, sorted({r.subject for r in raws.values()}))
+    out = _holding_out(held_out, {r.subject for r in raws.values()})
     how |= dict(scale=scale, held_out=out, skipped=skipped, draw=partial(_few, out=out))
     return stored_corpus('hippocampus', raws, options, **how)
