@@ -10,6 +10,7 @@ from pathlib import Path
 from .core import *
 from .data import Corpus
 from .recordings.atanas import load as load_atanas
+from .recordings.hippocampus import load as load_hippocampus
 from .recordings.sun import load as load_sun
 from .recordings.tseng import load as load_tseng
 from .recordings.your_own import load as load_own
@@ -62,6 +63,13 @@ SOURCES = {
         'https://doi.org/10.25378/janelia.27273552, split archives to be unpacked together', 'see the page',
         'the unpacked animals, each with gimbl/ and multi/', load_sun,
         _PYTHON('recordings.sun', 'download_steps', 'print(download_steps())')),
+    'hippocampus': Source(
+        'mouse hippocampus, CA1 and CA3, laps on linear tracks (Sheintuch, Rubin & Ziv 2022)',
+        'https://github.com/zivlab/unbiased_information_estimation at 35695a1, folder Real data/Full data set; '
+        'it states no licence', '13.7 MB for seven of the nine mice',
+        'the files <mouse>_spike_train.mat and <mouse>_stimulus_trace.mat', load_hippocampus,
+        "git clone --filter=blob:none --no-checkout https://github.com/zivlab/unbiased_information_estimation "
+        "'{folder}'\ngit -C '{folder}' sparse-checkout set 'Real data/Full data set'\ngit -C '{folder}' checkout 35695a1"),
     'own': Source('your own recordings: NWB, suite2p, CaImAn, arrays', 'your disk', 'as you like',
                   'the files and folders', load_own)}
 

@@ -9,9 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 import numpy as np
 from .core import *
+from .recordings.hippocampus import _name as lap_session
 from .recordings.tseng import file_name, session_name
 from .simulation import simulate_task, task_config
 from .writers.atanas import write_recording
+from .writers.hippocampus import as_laps, write_mouse
 from .writers.sun import not_registered, write_zarr
 from .writers.tseng import no_behaviour, write_nwb
 
@@ -47,17 +49,29 @@ def _write_sun(folder, configs):
         write_zarr(folder, sent, chunks=chunks, spoil=not_registered if more else None)
     return [names[c] for c in configs]
 
+def _write_hippocampus(folder, configs):
+    "Two files a mouse, its sessions on the two tracks in turn; returns the names of the sessions."
+    places = {c: (c.session % 2 + 1, c.session//2 + 1) for c in configs}
+    for mouse in dict.fromkeys(c.subject for c in configs):
+        tasks = {at: simulate_task(c) for c, at in places.items() if c.subject == mouse}
+        write_mouse(folder, mouse, {at: as_laps(task.recording(), task.spikes) for at, task in tasks.items()})
+    return [lap_session(c.subject, *places[c]) for c in configs]
+
 # %% ../nbs/02e_standins.ipynb #2ea89e30
 # kind of task; scale -> how many animals and sessions; write(folder, configs) -> names of the sessions, in order
 STANDINS = {'atanas': ('worm', dict(tiny=(4, 4), small=(8, 8), paper=(8, 8)), _write_atanas),
             'tseng': ('maze', dict(tiny=(3, 4), small=(4, 6), paper=(4, 6)), _write_tseng),
-            'sun': ('track', dict(tiny=(3, 4), small=(4, 6), paper=(3, 4)), _write_sun)}
+            'sun': ('track', dict(tiny=(3, 4), small=(4, 6), paper=(3, 4)), _write_sun),
+            'hippocampus': ('track', dict(tiny=(3, 4), small=(4, 8), paper=(4, 8)), _write_hippocampus)}
 _VERSION = 2 # of what is written; raise it when the simulation or a writer changes
 _MICE = ('9', '3', '6', '10', '4', '5', '7', '8') # of Tseng et al.; the paper holds out 6 and 10
+_LAP_MICE = ('C6M3', 'C5M1', 'C24M4', 'C14M4', 'C6M4', 'C15M2', 'C24M3') # of Sheintuch et al.
+_NAMES = dict(tseng=_MICE, hippocampus=_LAP_MICE)
 _REGIONS = ('visA', 'V1', 'RSC', 'AM', 'PM', 'MM')
 
 def _animal(name, i): # the i-th animal of a data set, named as in the release
-    return _MICE[i] if name == 'tseng' else f'{_day("2022-06-01", i)}-01' if name == 'atanas' else f'A{i + 1}'
+    if name in _NAMES: return _NAMES[name][i]
+    return f'{_day("2022-06-01", i)}-01' if name == 'atanas' else f'A{i + 1}'
 
 def _field(k, c):
     "Fields of view in turn, two layers, and a single plane with a quarter of the neurons in the second session."
@@ -70,7 +84,7 @@ def _configs(name, scale='auto', seed=0, subjects=None, sessions=None, **options
     (usual, count), worms = sizes[scale], name == 'atanas'
     if sessions is None: sessions = subjects or count if worms else max(count, subjects or 0)
     if subjects is None: subjects = sessions if worms else min(usual, sessions)
-    most = min(sessions, len(_MICE)) if name == 'tseng' else sessions
+    most = min(sessions, len(_NAMES.get(name, range(sessions))))
     if not 1 <= subjects <= most or worms and subjects != sessions:
         raise ValueError(f'{name}: {subjects} animals with {sessions} sessions; expected 1 to {most} animals'
                          + ', one session each'*worms)
@@ -101,7 +115,7 @@ def _fill(folder, name, configs, key):
     finally: shutil.rmtree(draft, ignore_errors=True)
 
 def standin(
-    name: str, # 'tseng', 'sun' or 'atanas'
+    name: str, # one of STANDINS
     folder=None, # to write; None: standins/<name>/<scale>-s<seed>-<key> in the folder of runs
     scale: str='small', # 'auto' or one of SCALES
     seed: int=0,
