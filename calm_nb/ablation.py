@@ -63,7 +63,7 @@ VARIANTS = [
                     'no orthogonality': dict(nq=dict(orthogonality=0.))}),
     *_rows('dat', **{'both': _perturbed(1., 1., base=True), 'no scheduled sampling': _perturbed(0., 1.),
                      'no replacement': _perturbed(1., 0.), 'neither': _perturbed(0., 0.)}),
-    *_rows('switches', **{'preset': {}, 'no window offsets': dict(training=dict(offsets=False)),
+    *_rows('switches', **{'preset': {}, 'no window offsets': dict(dat=dict(offsets=False)),
                           'no session embedding': dict(dat=dict(session=False))}),
     *_rows('samples', greedy=dict(samples=0, base=True)),
     *_rows('samples', **{f'S = {s}': dict(samples=s) for s in (1, 4, 8, 16, 32, 64)}),

@@ -34,7 +34,7 @@ from .training import (TrainConfig, fingerprint, fit, fit_together, load_pretrai
 
 # %% ../nbs/05a_heads.ipynb #b96640e9
 VARIABLES = dict(simulation=('pitch', 'roll', 'yaw', 'forward'), tseng=('pitch', 'roll', 'yaw'), sun=('position',),
-                 atanas=('velocity', 'head_angle'))
+                 atanas=('velocity', 'head_angle'), hippocampus=('position',))
 
 def variable_names(names): # of behaviours, or one name -> tuple
     "Names as a tuple; raises ValueError for none."
@@ -727,7 +727,7 @@ class LabelDecoder(HeadDecoder):
 
 # %% ../nbs/05a_heads.ipynb #f017ee57
 LABELS = dict(maze=[('cue', 'stem'), ('choice', 'arm'), ('correct', None)], track=[('choice', None), ('correct', None)],
-              worm=[('reversal_vec', None)]) # of each task: variable and window of the trial
+              worm=[('reversal_vec', None)], laps=[('direction', None)]) # of each task: variable and window of the trial
 
 def label_decoders(
     features: Features, sessions, # of the frozen backbone, iterable of Session

@@ -11,8 +11,6 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np, pandas as pd, torch
-from scipy.io import loadmat
-from scipy.signal import lfilter
 from torch.utils.benchmark import Timer
 
 from .core import *
@@ -20,16 +18,14 @@ from .baselines.decode import DECODERS, decoder
 from .baselines.forecast import BASELINES, NETS, baseline, cost, fit_on
 from .cost import SIZES, Size, dat_step, hours
 from .dat import COUPLINGS, DAT, adapt, dat_for, dat_losses, dat_preset, rollout, train_dat
-from .data import Corpus, fingerprint_of, hold_out, prepare, thin
 from .datasets import load
 from .decode import (VARIABLES, CalMDecoder, Features, decode_example, decode_results, decode_table,
                             evaluate_decoders, figure_decode, fit_decoders, head_preset, task_corpus)
 from .forecast import (CalM, Oracle, calm_for, curve_table, evaluate, figure_forecast, forecast_example, only,
                               results, score_table)
 from .interpret import relearn
-from .nq import NQ, nq_for, nq_preset, tokenize, train_nq
-from .recordings.your_own import from_arrays
-from .train import dat_options, device_name
+from .nq import METHODS, NQ, nq_for, nq_preset, tokenize, train_nq
+from .train import device_name
 from .training import TrainConfig, fit, load_tensors, peak_flops, precision_context, resolve_precision
 
 # %% ../nbs/09a_gpu.ipynb #75900d45
@@ -355,22 +351,21 @@ def _question(corpus, context=40):
     ragged = len(set(rest[rest >= 3].tolist())) > 1
     return (24, 24) if ragged else (int(rest.max()), None)
 
-def _calms(bench, corpus, brief=False):
-    # The paper's softmax attention and our preset; `brief`: our preset alone, with as brief a quantizer.
+def _calms(bench, corpus, brief=False): # `brief`: our method alone, with as brief a quantizer
     "Words on CalM -> function that returns it, trained for the preset's least number of steps, which fits the hour."
-    scale, seed, (preset, training) = bench.scale, bench.seed, dat_preset(bench.scale)
-    options = dict(config=preset, training=training) | dat_options(corpus.name, scale)
-    options['training'] = replace(options['training'], epochs=0.)
-    quantizing = replace(nq_preset(scale)[1], epochs=0.) if brief else None
-    def models(coupling):
-        start, config = time.perf_counter(), replace(options['config'], coupling=coupling)
-        nq = nq_for(corpus, scale, seed, training=quantizing)
-        return nq, dat_for(corpus, nq, scale, seed, **options | dict(config=config)), time.perf_counter() - start
-    def trained(coupling): # a second call finds the models and takes no time
-        seconds = bench.piece(f'{corpus.names[0]} training {coupling}', lambda: models(coupling)[-1])
-        return CalM(*models(coupling)[:2], samples=32, seed=seed, scale=scale, fit_seconds=seconds).remember(corpus)
-    kinds = [preset.coupling] if brief else dict.fromkeys(['softmax', preset.coupling])
-    return {f'{c}, {options["training"].steps:,} steps': partial(trained, c) for c in kinds}
+    scale, seed = bench.scale, bench.seed
+    def least(preset, method): return replace(preset(scale, method, corpus.name)[1], epochs=0.)
+    def models(method):
+        start, quantizing = time.perf_counter(), least(nq_preset, method) if brief else None
+        nq = nq_for(corpus, scale, seed, training=quantizing, method=method)
+        dat = dat_for(corpus, nq, scale, seed, training=least(dat_preset, method), method=method)
+        return nq, dat, time.perf_counter() - start
+    def trained(method): # a second call finds the models and takes no time
+        seconds = bench.piece(f'{corpus.names[0]} training {method}', lambda: models(method)[-1])
+        about = dict(samples=32, seed=seed, scale=scale, method=method, fit_seconds=seconds)
+        return CalM(*models(method)[:2], **about).remember(corpus)
+    kinds = ('ours',) if brief else METHODS
+    return {f'{m}, {least(dat_preset, m).steps:,} steps': partial(trained, m) for m in kinds}
 
 # %% ../nbs/09a_gpu.ipynb #fe385109
 def _baseline(bench, corpus, name):
@@ -425,8 +420,8 @@ def _forecasts(bench, parts, ours=_calms, names=tuple(BASELINES)):
     _show(bench, results(tables['scores']), f'{parts[0].name}: forecasts')
     for words in ours(bench, parts[0]):
         mine = [dict(e, model='CalM') for f in found for e in f['examples'] if e['model'] == f'CalM ({words})']
-        scores, curves = (_named_calm(tables[kind], words) for kind in ('scores', 'curves'))
-        figure = figure_forecast(scores, curves, [mine[0], mine[-1]])
+        scores = _named_calm(tables['scores'], words)
+        figure = figure_forecast(scores, [mine[0], mine[-1]])
         _save_figure(figure, bench, f'forecast-{words.split(",")[0]}', f'CalM ({words}), ')
 
 def _show(bench, table, title):
@@ -459,26 +454,26 @@ def _decode_piece(bench, models, corpus):
 
 def _calm_heads(bench, corpus, variables, kept):
     "Name -> one of the four heads on the preset's transformer, not fitted."
-    scale, seed, coupling = bench.scale, bench.seed, dat_preset(bench.scale)[0].coupling
-    calm = calm_for(corpus, scale, seed, **dat_options(corpus.name, scale))
+    scale, seed = bench.scale, bench.seed
+    calm = calm_for(corpus, scale, seed)
     features = Features(calm.nq, calm.dat, kept, head_preset(scale)[1].stride)
     kinds = [(kind, causal) for causal in (False, True) for kind in ('linear', 'glu')]
     made = [CalMDecoder(features, variables, *kind, scale, seed, kept) for kind in kinds]
-    return {f'{m.name} ({coupling})': m for m in made}
+    return {f'{m.name} (ours)': m for m in made}
 
 # %% ../nbs/09a_gpu.ipynb #d7c59b61
 def _heads(bench, corpus, variables):
     "Every head and every other decoder."
-    kept, coupling = run_folder(corpus.name, bench.scale, bench.seed, 'decode'), dat_preset(bench.scale)[0].coupling
+    kept = run_folder(corpus.name, bench.scale, bench.seed, 'decode')
     def one(name): return {name: decoder(name, variables, bench.scale, bench.seed, kept)}
-    makers = {f'heads ({coupling})': lambda: _calm_heads(bench, corpus, variables, kept)}
+    makers = {'heads (ours)': lambda: _calm_heads(bench, corpus, variables, kept)}
     makers |= {name: partial(one, name) for name in DECODERS}
     def piece(make): return _decode_piece(bench, make(), corpus)
     pieces = {f'decoding by {name}': partial(piece, make) for name, make in makers.items()}
     found, tables = bench.pieces(pieces, dict(scores='decode_sessions', cost='decode_cost'))
     _show(bench, decode_results(tables['scores']), f'{corpus.name}: decoding')
-    shown = [dict(e, model='CalM-GLU') for e in found[0]['examples'] if e['model'] == f'CalM-GLU ({coupling})']
-    _save_figure(figure_decode(_named_calm(tables['scores'], coupling), shown), bench, 'decode', f'CalM ({coupling}), ')
+    shown = [dict(e, model='CalM-GLU') for e in found[0]['examples'] if e['model'] == 'CalM-GLU (ours)']
+    _save_figure(figure_decode(_named_calm(tables['scores'], 'ours'), shown), bench, 'decode', 'CalM (ours), ')
 
 # %% ../nbs/09a_gpu.ipynb #4dd936ac
 def _worm_corpus(bench, neurons=None):
@@ -486,68 +481,18 @@ def _worm_corpus(bench, neurons=None):
 
 def _worms(bench):
     "Item 4: forecasts and heads of worms."
-    corpus = _worm_corpus(bench, _LIMITS['tiny'][1] if bench.scale == 'tiny' else None)
+    corpus = _worm_corpus(bench, 24 if bench.scale == 'tiny' else None)
     _forecasts(bench, [corpus])
     _heads(bench, corpus, VARIABLES['atanas'])
 
-# %% ../nbs/09a_gpu.ipynb #d968dd7d
-@lru_cache(maxsize=4)
-def _mouse(folder, mouse):
-    "The two cell arrays of a mouse: events (tracks, sessions, directions) and position."
-    return tuple(loadmat(folder/f'{mouse}_{what}.mat')[what] for what in ('spike_train', 'stimulus_trace'))
-
-def _laps(position, shortest=20):
-    "Stretches (n, 2) between jumps of more than half the track, without fragments of fewer frames."
-    jumps = np.flatnonzero(abs(np.diff(position)) > .5*np.ptp(position)) + 1
-    edges = np.r_[0, jumps, len(position)]
-    spans = np.stack([edges[:-1], edges[1:]], 1)
-    return spans[np.diff(spans)[:, 0] >= shortest]
-
-def _track_recording(folder, mouse, track, session, decay=.7, rate=20.):
-    "Both directions of a session, a trial a lap, without silent neurons; events convolved with a decay in seconds."
-    events, position = (_directions(cells[track, session]) for cells in _mouse(folder, mouse))
-    position, spans = [p[:, 0] for p in position], [_laps(p[:, 0]) for p in position]
-    frames, keep = [len(p) for p in position], np.exp(-1/(rate*decay)) if decay else 0.
-    start, active = np.cumsum([0, *frames[:-1]]), sum(x.any(0) for x in events) > 0
-    traces = np.concatenate([lfilter([1.], [1., -keep], x[:, active], axis=0) for x in events])
-    seconds = np.arange(len(traces))/rate + np.repeat(10.*np.arange(len(frames)), frames) # a pause between the two
-    direction, file = np.repeat(np.arange(len(spans)), [len(s) for s in spans]), f'{mouse}_spike_train.mat'
-    return from_arrays(
-        traces, trials=np.concatenate([s + a for s, a in zip(spans, start)]), timestamps=seconds,
-        behaviour=dict(position=np.concatenate(position)), trial_info=dict(direction=direction), subject=mouse,
-        session=_track_name(mouse, track, session), units=f'events, decay {decay} s', source=file,
-        checksum=fingerprint_of(folder/file), meta=dict(track=track, session=session, decay=decay))
-
-def _directions(cells): # of one session -> list of (T, …) arrays
-    return [np.asarray(x.toarray() if hasattr(x, 'toarray') else x, float) for x in cells]
-
-def _track_name(mouse, track, session): return f'{mouse}-track{track + 1}-session{session + 1}'
-
 # %% ../nbs/09a_gpu.ipynb #455761d4
-# sessions of the tracks, neurons of each; at tiny of a worm, too
-_LIMITS = dict(tiny=(4, 24), small=(12, 64), paper=(None, None))
-
-def _track_session(folder, mouse, track, session, neurons, seed):
-    "A prepared session. The exponential has smoothed it already: alpha is 1."
-    return prepare(thin(_track_recording(folder, mouse, track, session), neurons, seed), 1., seed)
-
-def _track_corpus(folder, scale='paper', seed=0):
-    "All sessions of all mice, a quarter of the mice held out; raises FileNotFoundError where there is none."
-    folder = Path(folder)
-    mice = sorted(p.name.removesuffix('_spike_train.mat') for p in folder.glob('*_spike_train.mat'))
-    if not mice:
-        raise FileNotFoundError(f'{folder}: no <mouse>_spike_train.mat; fetch the folder `Real data/Full data set` of '
-                                'github.com/zivlab/unbiased_information_estimation')
-    limit, neurons = _LIMITS[choose('scale', scale, SCALES)]
-    wanted = [(m, t, s) for s in range(4) for t in range(2) for m in mice][:limit]
-    makers = {_track_name(*which): partial(_track_session, folder, *which, neurons, seed) for which in wanted}
-    out = hold_out([m for m, _, _ in wanted], seed=seed)
-    return Corpus('hippocampus-tracks', makers, [n for n in makers if n.split('-')[0] in out], keep=len(makers))
+def _track_corpus(bench):
+    return load('hippocampus', bench.data/'hippocampus_tracks', scale=bench.scale, seed=bench.seed, alpha=1.)
 
 # %% ../nbs/09a_gpu.ipynb #d6b4931d
 def _tracks(bench):
     "Item 5: pretrain on the tracks and forecast the test laps."
-    corpus = _track_corpus(bench.data/'hippocampus_tracks', bench.scale, bench.seed)
+    corpus = _track_corpus(bench)
     print(f'{len(corpus)} sessions, {len(corpus.held_out)} of them held out; events convolved with a decay of .7 s')
     _forecasts(bench, [corpus], partial(_calms, brief=True), ('Copy', 'Mean', 'Linear', 'VAR'))
 
@@ -557,10 +502,10 @@ ITEMS = {i.number: i for i in (
          'tokens in chunks and whole; a training killed and resumed', 'smoke.csv', 2, _smoke),
     Item(2, 'speed', 'a training step and rollouts by data set size, eager and compiled: ms, tokens/s, share of peak, '
          'memory measured and counted', 'speed.csv, speed.svg', 4, _speed),
-    Item(3, 'simulation', 'three simulated networks (200 neurons at scale paper), both couplings, every baseline',
-         'forecast_sessions.csv, forecast_curves.csv, forecast_cost.csv, a figure a coupling', 15, _simulated,
+    Item(3, 'simulation', 'three simulated networks (200 neurons at scale paper), both methods, every baseline',
+         'forecast_sessions.csv, forecast_curves.csv, forecast_cost.csv, a figure a method', 15, _simulated,
          label='simulation', size=SIZES['simulation'], transformers=2),
-    Item(4, 'worms', 'worms with every baseline and both couplings, then velocity and head angle by every decoder',
+    Item(4, 'worms', 'worms with every baseline and both methods, then velocity and head angle by every decoder',
          'forecast_*.csv, decode_sessions.csv, decode_cost.csv, figures', 10, _worms, needs='atanas', label='atanas',
          size=lambda bench: _size_of(_worm_corpus(bench)), transformers=2),
     Item(5, 'tracks', 'pretraining on hippocampal tracks (56 sessions of seven mice), forecasts compared with VAR',

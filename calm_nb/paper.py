@@ -537,8 +537,8 @@ def write_report(figures=None) -> Path: # folder, None: the project's -> report.
 # %% ../nbs/09_paper.ipynb #754b9856
 _DRAWN = { # figure -> module, function, its tables
     'recon': ('nq', 'figure_reconstruction', 'recon_sessions.csv'),
-    'forecast': ('forecast', 'figure_forecast', 'forecast_sessions.csv', 'forecast_curves.csv',
-                 'forecast_examples.json'),
+    'forecast': ('forecast', 'figure_forecast', 'forecast_sessions.csv', 'forecast_examples.json'),
+    'forecast_quality': ('forecast', 'figure_forecast_quality', 'forecast_curves.csv'),
     'decode': ('decode', 'figure_decode', 'decode_sessions.csv', 'decode_examples.json', 'decode_curve.csv'),
     'ablation': ('ablation', 'figure_ablation', 'ablation.csv'),
     'interpret': ('interpret', 'figure_interpret'), 'interpret_lda': ('interpret', 'figure_lda'),

@@ -232,10 +232,12 @@ def _spread_scores(forecaster, session, context=40, spreads=_SPREADS):
     return total/trials
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #ce41ab50
+_MOST_LAGS = 4000 # neurons × order: the solution takes memory with its square
+
 @dataclass
 class RidgeVAR(Baseline):
     "Ridge vector autoregression, one a session, chosen by validation forecast; with `samples`, Gaussian futures too."
-    orders: tuple = (1, 2, 3, 4, 6, 8) # values of p tried
+    orders: tuple = (1, 2, 3, 4, 6, 8, 12, 16) # values of p tried, as far as trials and memory go
     ridges: tuple = tuple(10.**np.arange(-7, 2)) # penalties tried, a row
     context: int = 40 # frames shown when choosing
     samples: int = 0 # futures drawn; 0: a point forecast
@@ -248,8 +250,11 @@ class RidgeVAR(Baseline):
     def learn(self, sessions):
         "Choose on the validation trials, then fit on all one-step pairs of the training trials."
         for s in sessions:
-            grid = {(self.orders[0], self.ridges[0]): 0.}
-            if len(self.orders)*len(self.ridges) > 1: grid = _var_grid(s, self.orders, self.ridges, self.context)
+            longest = max((b - a for a, b in s.trials[s.of('train')]), default=0)
+            most = min(longest - 1, self.context, _MOST_LAGS//s.n_neurons)
+            orders = [p for p in self.orders if p <= most] or [min(self.orders)]
+            grid = {(orders[0], self.ridges[0]): 0.}
+            if len(orders)*len(self.ridges) > 1: grid = _var_grid(s, orders, self.ridges, self.context)
             fit = self.fits[s.name] = _var_fit(s, *min(grid, key=grid.get))
             if not self.samples: continue
             scores = _spread_scores(replace(self, samples=min(16, self.samples)), s, self.context, self.spreads)
@@ -491,6 +496,11 @@ class Network(TrainedBaseline):
     select: str = 'corr'     # what chooses a checkpoint, 'corr' or 'mse' of the validation forecast
     left_out: dict = field(default_factory=dict, repr=False) # session name -> training trials too short for a window
     def preset(self, scale): return recipe(self.name, scale)
+
+    @property
+    def card(self): # of a table: see calm_nb.forecast.CARD
+        steps = max((r.steps for r in self.results.values()), default=0)
+        return dict(training_seed=self.seed, presentations=steps*self.recipe.batch)
 
     def learn(self, sessions):
         "As TrainedBaseline, for a horizon from the data where none was given."

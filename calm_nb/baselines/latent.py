@@ -8,14 +8,14 @@ import zlib
 from dataclasses import dataclass, field, replace
 import numpy as np
 from ..core import *
-from .forecast import (BASELINES, Baseline, RidgeVAR, fitted, ridge_solve, spread_scores, var_error,
-                                        var_moments)
+from .forecast import (_SPREADS, BASELINES, Baseline, RidgeVAR, _spread_scores, _var_error,
+                                        _var_moments, ridge_solve)
 from ..forecast import Forecast, horizon_trials, trial_batches
 
 # %% ../../nbs/04d_latent_baselines.ipynb #84faa6a2
 def reduced(
     coef: np.ndarray, # (1+pN, N), from var_fit
-    xx: np.ndarray, # (1+pN, 1+pN) sums of products of the lags after a 1, from var_moments
+    xx: np.ndarray, # (1+pN, 1+pN) sums of products of the lags after a 1, from _var_moments
     rank: int, # r
 ) -> np.ndarray: # (1+pN, N)
     "Coefficients confined to the r directions in which the fitted frames vary most."
@@ -38,16 +38,16 @@ class ReducedRankVAR(RidgeVAR):
         self.samples = samples
         for s in sessions:
             fit = self.fits[s.name]
-            xx, xy, yy = var_moments(s, fit.order)
+            xx, xy, yy = _var_moments(s, fit.order)
             batches = list(trial_batches(s, horizon_trials(s, 'val', self.context)[0], self.context))
             ranks = [*(r for r in self.ranks if r < s.n_neurons), s.n_neurons]
             made = {r: reduced(fit.coef, xx, r) for r in ranks}
-            fit.rank = min(made, key=lambda r: var_error(made[r], batches))
+            fit.rank = min(made, key=lambda r: _var_error(made[r], batches))
             fit.coef = coef = made[fit.rank]
             cov = (yy - xy.T @ coef - coef.T @ xy + coef.T @ xx @ coef)/xx[0, 0]
             fit.noise = np.linalg.cholesky((cov + cov.T)/2 + 1e-9*np.eye(len(cov)))
             if samples:
-                scores = spread_scores(replace(self, samples=min(16, samples)), s, self.context, self.spreads)
+                scores = _spread_scores(replace(self, samples=min(16, samples)), s, self.context, self.spreads)
                 fit.spread = float(self.spreads[np.argmin(scores)])
 
 # %% ../../nbs/04d_latent_baselines.ipynb #24310a69
@@ -163,7 +163,7 @@ class LDS(Baseline):
     steps: int = 20 # of expectation maximisation
     context: int = 40 # frames shown when choosing
     samples: int = 0 # futures drawn; 0: a point forecast
-    spreads: tuple = tuple(2**(np.arange(7)/2)) # factors on the futures' spread tried, with samples
+    spreads: tuple = _SPREADS # factors on the futures' spread tried, with samples
     seed: int = 0 # of the futures
     name: str = 'LDS'
     fits: dict = field(default_factory=dict, repr=False) # session name -> Dynamics
@@ -180,7 +180,7 @@ class LDS(Baseline):
             sizes = [d for d in self.latents if d < s.n_neurons] or [1]
             self.fits[s.name] = fit = min((fit_dynamics(trials, d, self.steps) for d in sizes), key=error)
             if self.samples:
-                scores = spread_scores(replace(self, samples=min(16, self.samples)), s, self.context, self.spreads)
+                scores = _spread_scores(replace(self, samples=min(16, self.samples)), s, self.context, self.spreads)
                 fit.spread = float(self.spreads[np.argmin(scores)])
 
     def learned(self): return [a for f in self.fits.values() for a in (f.A, f.Q, f.C, f.b, f.R, f.m, f.P)]
@@ -188,6 +188,6 @@ class LDS(Baseline):
     def forecast(self, context, horizon, session):
         "The filtered state carried on, and `samples` futures; the same context always gets the same draws."
         rng = np.random.default_rng([self.seed, zlib.crc32(np.ascontiguousarray(context))])
-        return Forecast(*continued(fitted(self.fits, session, self.name), context, horizon, self.samples, rng))
+        return Forecast(*continued(self.known(self.fits, session), context, horizon, self.samples, rng))
 
 BASELINES |= {'RRR-VAR': ReducedRankVAR, 'LDS': LDS}
