@@ -61,7 +61,7 @@ forecast: $(STAMP) ## run the forecasting chapter, print its table and figure (D
 	@mkdir -p $(OUT)
 	@echo "Training and forecasting: dataset $(DATASET), scale $(SCALE) (some minutes)"
 	@papermill nbs/05_forecast.ipynb $(OUT)/forecast.ipynb --kernel python3 --no-progress-bar --stdout-file - --log-level WARNING \
-		-r dataset '$(DATASET)' -r scale '$(SCALE)' -p seed '$(SEED)' -p n_sessions '$(SESSIONS)' -p search '$(SEARCH)' -r out '$(abspath $(OUT))' \
+		-r dataset '$(DATASET)' -r scale '$(SCALE)' -p method ours -p seed '$(SEED)' -p n_sessions '$(SESSIONS)' -p search '$(SEARCH)' -r out '$(abspath $(OUT))' \
 		$(if $(ROOT),-r root '$(abspath $(ROOT))') $(if $(STANDIN),-p standin True) 2> >(grep -v IPKernelApp >&2)
 	@python .ci/show.py $(OUT)
 

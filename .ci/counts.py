@@ -14,10 +14,10 @@ import ast, json, re, statistics, sys
 from pathlib import Path
 
 LIMITS = {
-    'lines': 16116, 'longest line': 458, '% lines over 120': 7.5, 'syntax nodes a line': 13.7,
-    'function lines, median': 8, 'function lines, 90 %': 16, 'function lines, most': 28, 'functions over 30': 0,
-    'public names': 843, 'modules in circles': 0, '% tests or shown': 28.4, 'outputs without content': 0}
-ENFORCED = {'outputs without content', 'modules in circles', 'functions over 30'} # the others are marked only
+    'lines': 14500, 'longest line': 130, '% lines over 120': .1, 'syntax nodes a line': 14.7, 'function lines, median': 6,
+    'function lines, 90 %': 15, 'function lines, most': 28, 'functions over 30': 0, 'public names': 492,
+    'modules in circles': 0, '% tests or shown': 32.4, 'outputs without content': 0}
+ENFORCED = {'outputs without content', 'modules in circles', 'functions over 30', '% lines over 120'} # the others are marked only
 
 def imported(path, tree, modules):
     "Modules of the package that a module names anywhere in it."

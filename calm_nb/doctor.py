@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['versions', 'devices', 'recordings', 'self_test', 'report', 'main']
 
-# %% ../nbs/09c_doctor.ipynb #cafdc0dd
+# %% ../nbs/09c_doctor.ipynb #11092e67
 import argparse, os, platform, re, shutil, sys, tempfile, time
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -15,7 +15,7 @@ from .datasets import SOURCES, data_root, load
 from .forecast import CalM
 from .nq import nq_preset, train_nq
 
-# %% ../nbs/09c_doctor.ipynb #dfd67abf
+# %% ../nbs/09c_doctor.ipynb #8e719e28
 def _plain(folder):
     "A path without the user's name, within the project from there."
     folder, root = Path(folder), project_root()
@@ -55,7 +55,7 @@ def recordings() -> dict: # data set -> folder, or why not
         except (FileNotFoundError, OSError) as error: return str(error).splitlines()[0].removeprefix(f'{name}: ')
     return {name: found(name) for name, source in SOURCES.items() if source.place}
 
-# %% ../nbs/09c_doctor.ipynb #534e5063
+# %% ../nbs/09c_doctor.ipynb #b752442c
 def self_test() -> dict: # what -> 'yes' or what went wrong
     "Train, forecast, save and load a tiny model."
     session, brief = load('simulation', scale='tiny')[0], lambda t: replace(t, steps=10, eval_every=10, log_seconds=0.)
@@ -81,7 +81,7 @@ def self_test() -> dict: # what -> 'yes' or what went wrong
         if model is None: break
     return done
 
-# %% ../nbs/09c_doctor.ipynb #dd57d29f
+# %% ../nbs/09c_doctor.ipynb #a9f42e06
 def report(
     quick: bool=False, # without the self-test
 ) -> str: # lines to paste

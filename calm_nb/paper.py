@@ -261,6 +261,7 @@ def published() -> list: # of Published
                      single='-single'*(tseng and single))
         shared = {k: r[k] for k in ('row', 'column', 'value', 'sd', 'dataset', 'unit')}
         place = _filled(_REPORT['places'][r['study']], words)
+        if place['rows'].get('model') == 'CalM': place['rows']['model'] = 'CalM-paper', 'CalM' # the first found counts
         found.append(Published(**shared | dict(item=r['table'], sessions=r['n']) | place))
     return found
 
@@ -275,6 +276,8 @@ class Ours:
     label: str     # 'simulation-task'
     scale: str
     file: str      # below figures/
+    method: str = '' # of CalM, 'paper' or 'ours'; 'baseline'
+    how: str = ''    # presentations of training trials, estimator
     kind = property(lambda self: _kind_of(self.label))
 
 def _kind_of(label): # of a folder of results
@@ -308,7 +311,15 @@ def ours_of(p: Published, figures): # folder -> Ours or None
         if not by and {'sd', 'n'} <= set(part): sd, n = part.sd.mean(), int(part.n.sum())
         seeds = tuple(sorted(map(int, part.seed.unique()))) if 'seed' in part else ()
         place = _data_of(part, label), scale, f'{label}-{scale}/{p.file}'
-        return Ours(float(values.mean()), float(sd), n, seeds, *place)
+        return Ours(float(values.mean()), float(sd), n, seeds, *place, *_made_by(part))
+
+def _made_by(part):
+    "Method of the rows, and what else they say of the training; rows without a method are of ours."
+    model = str(part.model.iloc[0]) if 'model' in part else 'CalM'
+    known = 'paper' if model == 'CalM-paper' else 'ours' if model.startswith('CalM') else 'baseline'
+    method = str(part.method.iloc[0]) if 'method' in part else known
+    if 'estimator' not in part: return method, ''
+    return method, f'{part.estimator.iloc[0]}, {part.presentations.mean():,.0f} presentations'
 
 def _data_of(part, label):
     "A folder's label, or what the column `dataset` names where that is a stand-in or another simulation."
@@ -333,6 +344,7 @@ def reading(p: Published, ours) -> tuple: # Ours or None -> one word or two, and
     if ours is None: return 'not attempted', _attempt(p)
     if why := _obstacles(p, ours): return 'not comparable', '; '.join(why)
     gap = ours.mean - p.value
+    if ours.method == 'ours': return f'{"above" if gap > 0 else "below"}, other method', f'{gap:+.3f}'
     se = ((ours.sd**2 if ours.n > 1 else 0)/ours.n + (p.sd or 0)**2/(p.sessions or ours.n))**.5
     if gap > max(2*se, 0) and ours.n > 1: return 'beaten', f'by {gap:.3f}' + (f', {gap/se:.1f} se' if se else '')
     if round(gap, 4) >= 0: return 'reached', f'{gap:+.3f}'
@@ -377,8 +389,9 @@ def _pm(mean, sd=None): # '.3799 ± .0978'
 
 def _source(o, figures, shared):
     "The columns of a line that say where a number of ours comes from."
-    return dict(count=f'{o.n}, seed {" ".join(map(str, o.seeds)) or "?"}', data=f'{o.kind}: {o.label}', scale=o.scale,
-                run=_origin(o.file, figures, shared))
+    how = f'; method {o.method}, {o.how}' if o.how else ''
+    count, data = f'{o.n}, seed {" ".join(map(str, o.seeds)) or "?"}', f'{o.kind}: {o.label}{how}'
+    return dict(count=count, data=data, scale=o.scale, run=_origin(o.file, figures, shared))
 
 def _line_of(p, figures, shared):
     "A published number, ours, and the reading."
@@ -399,12 +412,14 @@ def _test_line(item, variable, split, difference, p, figures, shared):
     o = ours_of(about, figures)
     table = None if o is None else _rows_of(_read_csvs(Path(figures)/f'{o.label}-{o.scale}', about.file), wanted)
     if table is None or other not in set(table.model): return replace(line, why=_attempt(about))
-    tests = paired(table, about.row, 'r2' if variable else None)
+    row = next((m for m in ('CalM-paper', about.row) if m in set(table.model)), about.row)
+    tests = paired(table, row, 'r2' if variable else None)
     t = tests[tests.model == other].iloc[0]
     o, ours = replace(o, n=int(t.n)), t.iloc[3]
     word, why = 'reached', 'same sign and significance'
     if ours*difference <= 0: word, why = 'not reached', 'another sign'
     elif p < .05 <= t.p: word, why = 'not reached', 'not significant'
+    if o.method == 'ours': word, why = f'{"above" if ours > 0 else "below"}, other method', f'p = {t.p:.2g}'
     if stop := _obstacles(about, o): word, why = 'not comparable', '; '.join(stop)
     found = f'{ours:+.4f}, p = {t.p:.2g} {stars(t.p)}'
     return replace(line, ours=found, word=word, why=why, **_source(o, figures, shared))
@@ -458,7 +473,8 @@ def _figure_line(panel, figures, shared):
     return replace(line, why=_attempt(p)), []
 
 # %% ../nbs/09_paper.ipynb #db5f2e8d
-_WORDS = ('beaten', 'reached', 'not reached', 'not comparable', 'not attempted', 'drawn', 'same', 'differs')
+_WORDS = ('beaten', 'reached', 'not reached', 'above, other method', 'below, other method', 'not comparable',
+          'not attempted', 'drawn', 'same', 'differs')
 
 def report_lines(figures=None) -> tuple: # folder, None: the project's
     "Everything the report lists: Lines in the order of ITEMS, and the files of the figures."
