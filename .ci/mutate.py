@@ -1,4 +1,4 @@
-"""Change one thing in the library, and see whether a test notices: python .ci/mutate.py --each 8 --out figures/mutants.csv
+"""Change one thing in the library, and see whether a test notices: python .ci/mutate.py --each 8 --out mutants.csv
 
 Each mutant is one change of one expression in an exported cell: an operator, a comparison, a number, a condition, a sum
 for a mean, an argument left out. The chapter's own tests run on it, in a copy of the project; a mutant that passes them

@@ -69,7 +69,8 @@ SOURCES = {
         'it states no licence', '13.7 MB for seven of the nine mice',
         'the files <mouse>_spike_train.mat and <mouse>_stimulus_trace.mat', load_hippocampus,
         "git clone --filter=blob:none --no-checkout https://github.com/zivlab/unbiased_information_estimation "
-        "'{folder}'\ngit -C '{folder}' sparse-checkout set 'Real data/Full data set'\ngit -C '{folder}' checkout 35695a1"),
+        "'{folder}'\ngit -C '{folder}' sparse-checkout set 'Real data/Full data set'\n"
+        "git -C '{folder}' checkout 35695a1"),
     'own': Source('your own recordings: NWB, suite2p, CaImAn, arrays', 'your disk', 'as you like',
                   'the files and folders', load_own)}
 

@@ -727,7 +727,7 @@ class LabelDecoder(HeadDecoder):
 
 # %% ../nbs/05a_heads.ipynb #f017ee57
 LABELS = dict(maze=[('cue', 'stem'), ('choice', 'arm'), ('correct', None)], track=[('choice', None), ('correct', None)],
-              worm=[('reversal_vec', None)], laps=[('direction', None)]) # of each task: variable and window of the trial
+              worm=[('reversal_vec', None)], laps=[('direction', None)]) # of each task: variable, window of the trial
 
 def label_decoders(
     features: Features, sessions, # of the frozen backbone, iterable of Session

@@ -62,7 +62,7 @@ TUNING = dict(
           Contrast('position', 'late', 'early', behaviour='position')),
     worm=(Contrast('reversal', 'reversal', 'forward', behaviour='reversal_vec', threshold=.5, **_spelled),
           Contrast('head_bend', 'positive', 'negative', behaviour='head_angle', threshold=0., **_spelled)))
-TASKS = dict(simulation='maze', tseng='maze', sun='track', atanas='worm', hippocampus='laps', own='maze') # of a data set
+TASKS = dict(simulation='maze', tseng='maze', sun='track', atanas='worm', hippocampus='laps', own='maze') # of data sets
 
 # %% ../nbs/06a_analysis.ipynb #d88c2e38
 def _spells(values, spans, threshold, least=2): # (T,), (k, 2) frames -> (n, 2) frames, (n,) True above the threshold

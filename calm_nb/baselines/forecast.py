@@ -620,7 +620,8 @@ class PatchNet(nn.Module):
     def __init__(self, context, block=8, patch=8, stride=4, dim=128, layers=3, heads=8, hidden=256, dropout=.1,
                  norm='last'):
         super().__init__()
-        if context < patch: raise ValueError(f'a context of {context} is shorter than one patch of {patch}: lower `patch`')
+        if context < patch:
+            raise ValueError(f'a context of {context} is shorter than one patch of {patch}: lower `patch`')
         self.patch, self.stride, self.norm, self.patches = patch, stride, norm, (context - patch)//stride + 2
         self.embed, self.place = nn.Linear(patch, dim), nn.Parameter(.02*torch.randn(self.patches, dim))
         self.drop, self.encoder = nn.Dropout(dropout), _encoder(dim, layers, heads, hidden, dropout)
