@@ -3,10 +3,10 @@
 # %% auto #0
 __all__ = ['VARIABLES', 'LABELS', 'CEILINGS', 'variable_names', 'Targets', 'decode_targets', 'Decoder', 'fit_decoders',
            'DecodeEvaluation', 'evaluate_decoders', 'evaluate_decoder', 'decoder_errors', 'pass_bytes',
-           'trial_features', 'Features', 'pad_trials', 'LowRank', 'GatedLowRank', 'HeadConfig', 'Head', 'HeadTraining',
-           'head_preset', 'LabelledBatches', 'masked_mse', 'HeadDecoder', 'CalMDecoder', 'LabelDecoder',
-           'label_decoders', 'Ceiling', 'task_corpus', 'decode_table', 'decode_results', 'decode_summary',
-           'decode_tests', 'ceiling_share', 'fewer', 'decode_example', 'decoder_color', 'figure_decode']
+           'trial_features', 'Features', 'pad_trials', 'HeadConfig', 'Head', 'HeadTraining', 'head_preset',
+           'LabelledBatches', 'masked_mse', 'CalMDecoder', 'LabelDecoder', 'label_decoders', 'Ceiling', 'task_corpus',
+           'decode_table', 'decode_results', 'decode_summary', 'decode_tests', 'ceiling_share', 'fewer',
+           'decode_example', 'decoder_color', 'figure_decode']
 
 # %% ../nbs/05a_heads.ipynb #11a46dab
 import copy, time
@@ -342,7 +342,7 @@ def pad_trials(trials, fill=float('nan')) -> Tensor: # list of (T_i, …) arrays
     return out
 
 # %% ../nbs/05a_heads.ipynb #602be05f
-class LowRank(nn.Module):
+class _LowRank(nn.Module):
     "Linear low-rank readout, Eq. 15: features (B, T_d, N, d), bank (N, O, R) -> (B, T_d, O)."
     def __init__(self, dim, outputs, rank): # d, O, R
         super().__init__()
@@ -354,8 +354,8 @@ class LowRank(nn.Module):
         return h.flatten(2) @ weights.flatten(0, 1) + self.bias
 
 # %% ../nbs/05a_heads.ipynb #e853b358
-class GatedLowRank(nn.Module):
-    "Gated low-rank readout with dropout, Eq. 16: as LowRank."
+class _GatedLowRank(nn.Module):
+    "Gated low-rank readout with dropout, Eq. 16: as _LowRank."
     def __init__(self, dim, outputs, rank, dropout=.5): # d, O, R, of the gated values
         super().__init__()
         self.project = nn.Parameter(torch.randn(dim, 2*outputs*rank)*dim**-.5) # B_3 and B_4 side by side
@@ -400,7 +400,7 @@ class Head(nn.Module):
         super().__init__()
         self.config, self.window, self.channels, self.banks = config, window, channels, nn.ParameterDict()
         sizes = (dim*(1 + config.ahead), channels*window, config.rank)
-        self.readout = GatedLowRank(*sizes, config.dropout) if config.kind == 'glu' else LowRank(*sizes)
+        self.readout = _GatedLowRank(*sizes, config.dropout) if config.kind == 'glu' else _LowRank(*sizes)
         self.smooth = nn.Parameter(torch.zeros(channels, 1, config.kernel))
         with torch.no_grad(): self.smooth[..., -1 if config.causal else config.kernel//2] = 1
         for name, neurons in (sessions or {}).items(): self.add_session(name, neurons)
@@ -544,7 +544,7 @@ def _head_run(head, features, sessions, targets, training, adapt=False, loss=mas
 
 # %% ../nbs/05a_heads.ipynb #297bd09f
 @dataclass(kw_only=True)
-class HeadDecoder:
+class _HeadDecoder:
     "What decoders with a head on frozen features share; those fitted or asked together share the backbone's passes."
     config: HeadConfig = None     # instead of the preset's
     training: HeadTraining = None # instead of the preset's
@@ -604,7 +604,7 @@ class HeadDecoder:
 _VERSION = 3 # raise it when a change to this module makes old checkpoints wrong
 
 @dataclass
-class CalMDecoder(HeadDecoder):
+class CalMDecoder(_HeadDecoder):
     "A head on frozen features that decodes behaviour; a later `fit` adapts neuron weights to new sessions."
     features: Features      # of the frozen backbone
     variables: tuple        # names of behaviours
@@ -688,7 +688,7 @@ def _accuracy(truth, guess): # (n,) classes
 
 # %% ../nbs/05a_heads.ipynb #4735e41e
 @dataclass
-class LabelDecoder(HeadDecoder):
+class LabelDecoder(_HeadDecoder):
     "A classification head on the same features, one label a trial or one a frame."
     features: Features   # of the frozen backbone
     variable: str        # of trial_info, or a behaviour with few values

@@ -3,10 +3,10 @@
 # %% auto #0
 __all__ = ['TUNING', 'TASKS', 'VARIANTS', 'PUBLISHED_PROBES', 'Contrast', 'tuning', 'neuron_table', 'relearn', 'tables_for',
            'preference', 'tuned_plane', 'p_value', 'separation', 'halves', 'lda_analysis', 'as_read', 'readout',
-           'moved_readout', 'moved_results', 'horizon_pca', 'trajectories', 'dynamics', 'probe', 'probes',
-           'attention_weights', 'coupling_strength', 'rank_test', 'listening', 'Tests', 'read_results', 'save_results',
-           'dynamics_table', 'lda_results', 'probe_results', 'plane_columns', 'keep_points', 'figure_interpret',
-           'figure_lda', 'figure_shuffles', 'figure_readout', 'figure_probes', 'figure_coupling', 'embedding_html']
+           'moved_readout', 'moved_results', 'horizon_pca', 'trajectories', 'dynamics', 'probe', 'probes', 'rank_test',
+           'listening', 'Tests', 'read_results', 'save_results', 'dynamics_table', 'lda_results', 'probe_results',
+           'plane_columns', 'keep_points', 'figure_interpret', 'figure_lda', 'figure_shuffles', 'figure_readout',
+           'figure_probes', 'figure_coupling', 'embedding_html']
 
 # %% ../nbs/06a_analysis.ipynb #3a39c5e1
 import copy, textwrap, warnings
@@ -522,7 +522,7 @@ def probes(
 
 # %% ../nbs/06a_analysis.ipynb #8d5a9e06
 @torch.no_grad()
-def attention_weights(
+def _attention_weights(
     dat, # DAT with softmax attention across neurons
     z, session: str, # (B, N, T) tokens, its name
     memory: int=None, # bytes it may take; None: `memory_budget`
@@ -551,7 +551,7 @@ def _listening(q, k, memory): # (B, heads, N, D) twice -> (N, N)
     return torch.cat([((part @ k.mT)*q.shape[-1]**-.5).softmax(-1).mean(1).sum(0) for part in parts])
 
 @torch.no_grad()
-def coupling_strength(
+def _coupling_strength(
     dat, session: str, # DAT with signed coupling, name of a session
     memory: int=None, # bytes it may take; None: `memory_budget`
 ) -> np.ndarray: # (N, N); [n, m] is how strongly m drives n
@@ -589,8 +589,8 @@ def listening(nq, dat, session, context: int=40, trials: int=32) -> tuple: # -> 
     "Influence, attention and coupling in a session, as far as the model has them."
     z = tokenize(nq, np.stack([session.trial(int(i))[:context] for i in session.of('test')[:trials]])) # at most so many
     readings, missing = dict(influence=np.abs(influence(dat, nq, z, session.name))), {}
-    for k, f in dict(attention=lambda: attention_weights(dat, z.long(), session.name),
-                     coupling=lambda: coupling_strength(dat, session.name)).items():
+    for k, f in dict(attention=lambda: _attention_weights(dat, z.long(), session.name),
+                     coupling=lambda: _coupling_strength(dat, session.name)).items():
         try: readings[k] = f()
         except ValueError as error: missing[k] = str(error)
     return readings, missing

@@ -3,8 +3,8 @@
 # %% auto #0
 __all__ = ['NETS', 'BASELINES', 'SEARCH', 'Baseline', 'fit_on', 'Copy', 'TrialMean', 'ridge_solve', 'moments', 'UnivariateLinear',
            'lagged', 'RidgeVAR', 'Recipe', 'recipe', 'SessionBatches', 'device_of', 'TrainedBaseline', 'Network',
-           'CausalConv', 'TCNet', 'TCN', 'PatchNet', 'PatchTST', 'InvertedNet', 'ITransformer', 'Perceiver', 'POCONet',
-           'POCO', 'candidates', 'tune', 'made', 'baseline', 'milliseconds', 'price', 'cost']
+           'CausalConv', 'TCN', 'PatchTST', 'ITransformer', 'Perceiver', 'POCO', 'candidates', 'tune', 'made',
+           'baseline', 'milliseconds', 'price', 'cost']
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #7b4ddc7f
 import itertools, math, time, zlib
@@ -564,7 +564,7 @@ class CausalConv(nn.Conv1d):
         return super().forward(x), x[..., x.shape[-1] - self.reach:]
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #3d6aa91d
-class TCNet(nn.Module):
+class _TCNet(nn.Module):
     "Causal convolutions from the frames of a population to the next frame of each neuron."
     def __init__(self, neurons, hidden=256, layers=5, kernel=5, dropout=.1):
         super().__init__()
@@ -586,7 +586,7 @@ class TCN(Network):
     "A causal convolutional network of the population, one a session, trained on the next frame and rolled out."
     name: str = 'TCN'
     frames = property(lambda self: self.context + self.horizon)
-    def build(self, sessions): return TCNet(next(iter(sessions.values())).n_neurons, **self.recipe.net)
+    def build(self, sessions): return _TCNet(next(iter(sessions.values())).n_neurons, **self.recipe.net)
     def loss(self, model, z, name): return F.mse_loss(model(z[:, :-1])[0], z[:, 1:])
 
     def predict(self, model, past, horizon, name):
@@ -615,7 +615,7 @@ def _encoder(dim, layers, heads, hidden, dropout):
 # %% ../../nbs/04d_forecast_baselines.ipynb #cb26bd02
 _MOST_ROWS = 32768 # sequences that attention is asked for at a time
 
-class PatchNet(nn.Module):
+class _PatchNet(nn.Module):
     "PatchTST: patches of one neuron's context as tokens, a transformer encoder, a linear map to the next frames."
     def __init__(self, context, block=8, patch=8, stride=4, dim=128, layers=3, heads=8, hidden=256, dropout=.1,
                  norm='last'):
@@ -653,10 +653,10 @@ class PatchTST(_Blocks):
     "PatchTST: one model for all neurons of all sessions, each neuron alone."
     name: str = 'PatchTST'
     scope = 'all'
-    def build(self, sessions): return PatchNet(self.context, **self.recipe.net)
+    def build(self, sessions): return _PatchNet(self.context, **self.recipe.net)
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #878b1967
-class InvertedNet(nn.Module):
+class _InvertedNet(nn.Module):
     "iTransformer: one token a neuron, its context; an encoder across neurons; a linear map to the next frames."
     def __init__(self, context, block=8, dim=64, layers=2, heads=4, hidden=256, dropout=.1, norm='last'):
         super().__init__()
@@ -673,7 +673,7 @@ class InvertedNet(nn.Module):
 class ITransformer(_Blocks):
     "iTransformer, one a session."
     name: str = 'iTransformer'
-    def build(self, sessions): return InvertedNet(self.context, **self.recipe.net)
+    def build(self, sessions): return _InvertedNet(self.context, **self.recipe.net)
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #eafe688e
 def _poco_omega(head): # size of a head -> (head/2,) rad a frame
@@ -772,7 +772,7 @@ class Perceiver(nn.Module):
                          'call fit([session]) to adapt it')
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #914cde13
-class POCONet(Perceiver):
+class _POCONet(Perceiver):
     "POCO: a Perceiver over the population's patches modulates a map from each neuron's context to its horizon."
     name = 'POCO'
     def __init__(self, context, horizon, sessions, patch=8, dim=128, latents=8, heads=16, head=64, layers=1, film=1024,
@@ -819,7 +819,7 @@ class POCO(Network):
 
     def build(self, sessions):
         sizes = {name: self.size(s) for name, s in sessions.items()}
-        return POCONet(self.context, self.horizon, sizes, **self.recipe.net)
+        return _POCONet(self.context, self.horizon, sizes, **self.recipe.net)
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #4c963d24
 def candidates(forecaster, grid): # a Baseline, setting -> values to try -> list of (settings, baseline not fitted)
