@@ -4,9 +4,9 @@
 __all__ = ['MIN_HORIZON', 'LEVELS', 'KNOWING', 'METRICS', 'CARD', 'NAMES', 'horizon_trials', 'trial_batches', 'Forecast',
            'Forecaster', 'distinct', 'memory_of', 'check_known', 'trial_corr', 'crps', 'rank_histogram', 'coverage',
            'pad_steps', 'find_trials', 'Oracle', 'Observer', 'Metric', 'metric_of', 'Evaluation', 'ask', 'evaluate',
-           'score_table', 'curve_table', 'over_training', 'summary', 'retraining', 'common_metric', 'results', 'stars',
-           'paired_test', 'paired', 'forecast_example', 'model_color', 'draw_traces', 'label_traces', 'draw_bars',
-           'draw_steps', 'figure_forecast', 'figure_forecast_quality', 'panel_letter', 'CalM', 'only', 'calm_for']
+           'score_table', 'curve_table', 'summary', 'retraining', 'common_metric', 'results', 'stars', 'paired_test',
+           'paired', 'forecast_example', 'model_color', 'draw_traces', 'label_traces', 'draw_bars', 'draw_steps',
+           'figure_forecast', 'figure_forecast_quality', 'panel_letter', 'CalM', 'only', 'calm_for']
 
 # %% ../nbs/04c_forecast.ipynb #e28691ae
 import time
@@ -330,7 +330,7 @@ def curve_table(
         rows += [about | dict(curve=k, x=float(x), value=float(y)) for k, xy in curves.items() for x, y in zip(*xy)]
     return pd.DataFrame(rows).dropna(ignore_index=True)
 
-def over_training(scores): # DataFrame, of score_table or curve_table -> a row a session, model and metric
+def _over_training(scores): # DataFrame, of score_table or curve_table -> a row a session, model and metric
     "Means over training seeds: the units of every comparison are sessions."
     if 'training_seed' not in scores or scores.training_seed.nunique() < 2: return scores
     same = [c for c in scores if c not in ('training_seed', 'presentations', 'value')]
@@ -343,7 +343,7 @@ def summary(
 ): # DataFrame, a row a split and model
     "Mean ± sample sd over sessions; models as they come in `scores`; a score a model lacks is shown as –."
     metrics = metrics or (*METRICS, 'seconds')
-    chosen = over_training(scores[scores.metric.isin(metrics)])
+    chosen = _over_training(scores[scores.metric.isin(metrics)])
     table = chosen.groupby(['split', 'model', 'metric'], sort=False).value.agg(lambda v: mean_sd(v, digits)).unstack()
     order = list(chosen[['split', 'model']].drop_duplicates().itertuples(index=False, name=None))
     return table.reindex(index=order, columns=[m for m in metrics if m in table]).fillna('–').reset_index()
@@ -403,7 +403,7 @@ def paired(
     "The reference against every other model, paired by session (Wilcoxon); raises ValueError for an unknown reference."
     import pandas as pd
     metric, rows = metric or common_metric(scores), []
-    chosen = over_training(scores[scores.metric == metric])
+    chosen = _over_training(scores[scores.metric == metric])
     if metric.startswith('crps'): chosen = chosen[chosen.model.isin(_spread(scores))]
     choose('reference', reference, chosen.model.unique())
     for split, part in chosen.groupby('split', sort=False):
@@ -469,7 +469,7 @@ def label_traces(ax, example: dict): # Axes drawn by draw_traces; the same examp
 
 def draw_bars(ax, scores, metric: str='corr'): # matplotlib Axes; DataFrame, from score_table
     "A bar a model, mean over sessions, a point a session; held-out sessions in paler bars beside the held-in ones."
-    draw_means(ax, over_training(scores[scores.metric == metric]), 'model', model_color)
+    draw_means(ax, _over_training(scores[scores.metric == metric]), 'model', model_color)
     ax.set(ylabel=metric_of(metric).label)
     for label in ax.get_xticklabels(): label.set(rotation=35, ha='right', rotation_mode='anchor')
 
@@ -481,7 +481,7 @@ def _draw_lines(ax, curves, **style):
 def draw_steps(ax, curves, curve: str='corr'): # matplotlib Axes; DataFrame, from curve_table; 'corr' or 'crps'
     "A score by time after the context, averaged over sessions."
     names = {'corr': 'correlation over trials', 'crps': 'CRPS (s.d.)'}
-    chosen = over_training(curves[curves.curve == choose('curve', curve, names)])
+    chosen = _over_training(curves[curves.curve == choose('curve', curve, names)])
     frame = chosen.groupby('session').x.min().max()
     chosen = chosen.assign(x=(chosen.x/frame).round()*frame)  # sessions of several rates share the slowest one's frames
     chosen = chosen[chosen.x <= chosen.groupby('session').x.max().min()]  # as far as all sessions reach
@@ -492,14 +492,14 @@ def draw_steps(ax, curves, curve: str='corr'): # matplotlib Axes; DataFrame, fro
 def _draw_calibration(ax, curves):
     "Share of the truth inside the central interval of each nominal level; the diagonal is honest."
     ax.plot([0, 1], [0, 1], color='#BBBBBB', lw=.8)
-    _draw_lines(ax, over_training(curves[curves.curve == 'coverage']), lw=1.2, marker='o', ms=2.2)
+    _draw_lines(ax, _over_training(curves[curves.curve == 'coverage']), lw=1.2, marker='o', ms=2.2)
     ax.text(.97, .03, 'overconfident', ha='right', fontsize=7, color='#777777')
     ax.text(.03, .97, 'too wide', va='top', fontsize=7, color='#777777')
     ax.set(xlabel='nominal coverage', ylabel='truth inside the band', xlim=(0, 1), ylim=(0, 1))
 
 def _draw_pairs(ax, scores, rival, metric):
     "A line a session from a rival's score to CalM's, by split, with the means and the mark of Wilcoxon's test."
-    chosen, both = over_training(scores[scores.metric == metric]), [rival, 'CalM']
+    chosen, both = _over_training(scores[scores.metric == metric]), [rival, 'CalM']
     wide = chosen.pivot(index=['split', 'session', 'seed'], columns='model', values='value')[both].dropna()
     for j, split in enumerate(chosen.split.unique()):
         pair, x = wide.loc[split], 2*j + np.arange(2)
