@@ -67,11 +67,10 @@ class Attention(nn.Module):
     def __init__(self,
         dim: int, heads: int, # d, width of the model; number of heads, divides d
         causal: bool=True, rope: bool=True, # see the past only; rotary positions
-        dropout: float=0., # of attention weights, in training
     ):
         super().__init__()
         if dim % heads: raise ValueError(f'{heads} heads do not divide a width of {dim}')
-        self.heads, self.causal, self.rope, self.dropout = heads, causal, rope, dropout
+        self.heads, self.causal, self.rope = heads, causal, rope
         self.qkv, self.out = nn.Linear(dim, 3*dim, bias=False), nn.Linear(dim, dim, bias=False)
 
     def forward(self, x: Tensor, cache: KVCache=None) -> Tensor: # (B, S, d), earlier positions -> (B, S, d)
@@ -113,8 +112,7 @@ class Attention(nn.Module):
         mask, causal = None, self.causal and not start # a plain bool: compiled, a symbolic one would cut the graph
         if self.causal and start and q.shape[2] > 1:
             mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril(start)
-        drop = self.dropout if self.training else 0.
-        attention = partial(attention_core, attn_mask=mask, dropout_p=drop, is_causal=causal)
+        attention = partial(attention_core, attn_mask=mask, is_causal=causal)
         if not q.is_cuda or len(q) <= rows: return attention(q, k, v)
         return torch.cat([attention(*part) for part in zip(q.split(rows), k.split(rows), v.split(rows))])
 
