@@ -351,7 +351,6 @@ def _stratified(samples, shape, generator=None, device=None): # -> (S, *shape) i
     return (u[0].argsort(0) + u[1]).clamp_max(samples - 1e-4)/samples
 
 # %% ../nbs/04_dat.ipynb #7b72eeb0
-@torch.no_grad()
 def rollout(
     dat: DAT,
     z: Tensor, steps: int, session: str, # (B, N, T) context tokens; tokens to add; name
@@ -359,9 +358,13 @@ def rollout(
     temperature: float=1., seed: int=0, # of the draws
     stratify: bool=True, # spread the draws over the samples
     memory: int=None, # bytes that may be used; None: half of what is free. The draws do not depend on it
-    windows: Tensor=None, # (K, L) mean window of each code; with it the second result is given, too
-) -> Tensor: # (max(S, 1), B, N, steps) uint8; (B, N, steps, L) expected minus drawn window, mean over samples
+) -> Tensor: # (max(S, 1), B, N, steps) uint8
     "Continue the tokens with a temporal cache, as many contexts and samples at a time as fit into memory."
+    return _rolled(dat, z, steps, session, samples, temperature, seed, stratify, memory)[0]
+
+@torch.no_grad()
+def _rolled(dat, z, steps, session, samples, temperature, seed, stratify, memory, windows=None):
+    "Tokens, and with mean windows (K, L) of the codes expected minus drawn ones (B, N, steps, L), mean over samples."
     dat.eval()
     z, copies, (B, N, _) = z.to(dat.device), max(samples, 1), z.shape
     u = _uniforms(steps, copies, (B, N), seed, stratify, dat.device) if samples else None
@@ -371,7 +374,7 @@ def rollout(
     size = copies, max(1, some//b), temperature, windows
     with precision_context(dat.precision, dat.device):
         tokens, missed = zip(*(_continue(dat, *part(i), *size) for i in range(0, B, b)))
-    return torch.cat(tokens, 1) if windows is None else (torch.cat(tokens, 1), torch.cat(missed))
+    return torch.cat(tokens, 1), None if windows is None else torch.cat(missed)
 
 def _rows_that_fit(dat, context, steps, memory=None):
     "Neurons × contexts × samples: their caches and the widest moment of a pass; at most what attention takes on a GPU."
@@ -520,9 +523,8 @@ def forecast_traces(
     if frames < L: raise ValueError(f'a context of {frames} frames is shorter than one token ({L} frames)')
     contexts = tokenize(nq, context[:, frames % L:], memory)
     for z in contexts.split(max(1, 8192//(max(samples, 1)*neurons))): # what shares a seed
-        how = samples, temperature, seed + len(out), stratify, memory
-        if samples: new, missed = rollout(dat, z.long(), steps, session, *how, nq.atlas.to(dat.device))
-        else: new, missed = rollout(dat, z.long(), steps, session, *how), None
+        how = samples, temperature, seed + len(out), stratify, memory, nq.atlas.to(dat.device) if samples else None
+        new, missed = _rolled(dat, z.long(), steps, session, *how)
         both = torch.cat([z.to(new.device).expand(len(new), *z.shape), new], -1)
         traces = detokenize(nq, both.flatten(0, 1), memory=memory)[:, z.shape[-1]*L:][:, :horizon]
         out.append(traces.unflatten(0, new.shape[:2]).cpu().numpy())

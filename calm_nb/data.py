@@ -25,6 +25,8 @@ def expect(ok, problem: str):
     "Raise a RecordingError unless `ok`."
     if not ok: raise RecordingError(problem)
 
+def _few(names, n=2): return ', '.join(names[:n]) + (f' and {len(names) - n} more' if len(names) > n else '')
+
 def some(values, n: int=8) -> str: # '[0, 1, 2] …'
     "The first few of a list, for a message."
     return f'{list(np.asarray(values).tolist())[:n]}{" …" if len(values) > n else ""}'

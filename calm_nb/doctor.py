@@ -52,7 +52,7 @@ def recordings() -> dict: # data set -> folder, or why not
     "The data sets that have files, and whether these are found."
     def found(name):
         try: return _plain(data_root(name))
-        except (FileNotFoundError, OSError) as error: return str(error).splitlines()[0].removeprefix(f'{name}: ')
+        except OSError as error: return str(error).splitlines()[0].removeprefix(f'{name}: ')
     return {name: found(name) for name, source in SOURCES.items() if source.place}
 
 # %% ../nbs/09c_doctor.ipynb #b752442c
@@ -86,8 +86,13 @@ def report(
     quick: bool=False, # without the self-test
 ) -> str: # lines to paste
     "All of it as text."
+    return _text(_parts(quick))
+
+def _parts(quick):
     parts = {'versions': versions(), 'machine': devices(), 'recordings': recordings()}
-    if not quick: parts['self-test'] = _self_test()
+    return parts if quick else parts | {'self-test': _self_test()}
+
+def _text(parts):
     lines = lambda part: [f'{k:30} {v}' for k, v in part.items()]
     return '\n'.join(line for title, part in parts.items() for line in [f'# {title}', *lines(part)])
 
@@ -95,8 +100,8 @@ def main(argv=None) -> int: # 0, or 1 where the self-test finds something
     "The command `python -m calm_nb.doctor`."
     parser = argparse.ArgumentParser('python -m calm_nb.doctor', description='What to paste into an issue.')
     parser.add_argument('--quick', action='store_true', help='without the self-test')
-    text = report(parser.parse_args(argv).quick)
-    print(text)
-    return int('  NO' in text)
+    parts = _parts(parser.parse_args(argv).quick)
+    print(_text(parts))
+    return int(any(found.startswith('NO') for found in parts.get('self-test', {}).values()))
 
 if __name__ == '__main__' and '__file__' in globals(): sys.exit(main()) # a notebook is __main__, too, and has no file

@@ -175,6 +175,7 @@ class Oracle:
     samples: int = 64 # futures drawn
     seed: int = 0
     name: str = 'Oracle'
+    card = dict(method='ceiling')
     def fit(self, sessions): return self
 
     def forecast(self, context, horizon, session):

@@ -122,6 +122,24 @@ def _drawn(raws, limit, seed):
     chosen = set(sorted(turn, key=turn.get)[:limit])
     return {name: raw for name, raw in raws.items() if name in chosen}
 
+def _holding_out(held_out, subjects):
+    "The held-out mice that are here; a quarter where none or only they are."
+    if isinstance(held_out, (int, float)): return held_out
+    here = [str(s) for s in held_out if str(s) in subjects]
+    if not held_out or 0 < len(here) < len(subjects): return here
+    if len(subjects) > 1:
+        print(f'held-out mice {", ".join(map(str, held_out))}: {"nothing else is" if here else "none is"} among '
+              f'{", ".join(sorted(subjects))}; a quarter of the mice is held out by seed instead')
+    return .25
+
+def _drawn_with(raws, limit, seed, out):
+    "At most `limit` sessions by seed, held-out mice among them in their share, at least one."
+    if limit is None or limit >= len(raws) or isinstance(out, (int, float)): return _drawn(raws, limit, seed)
+    away = {k: r for k, r in raws.items() if r.subject in out}
+    n = min(max(round(limit*len(away)/len(raws)), min(1, len(away))), limit - 1)
+    few = _drawn(away, n, seed) | _drawn({k: r for k, r in raws.items() if k not in away}, limit - n, seed)
+    return {k: r for k, r in raws.items() if k in few}
+
 def _sorted_out(records, skipped):
     "Records by session id, and all skips."
     kept, skipped = {}, dict(skipped or {})

@@ -13,6 +13,7 @@ from .core import *
 from .datasets import SOURCES, load
 from .cost import passes
 from .dat import DAT, adapt_training, dat_preset
+from .data import _few
 from .forecast import calm_for, only
 from .nq import METHODS, NQ, nq_preset, trace_count
 from .training import fingerprint, process, resolve_precision
@@ -122,7 +123,6 @@ def _describe(parts, job):
     print(f'{_about(flops/rate)} if no training stops early', flush=True)
 
 def _processes(world): return f'{world} process{"es"*(world > 1)}'
-def _few(names): return ', '.join(names[:2]) + (f' and {len(names) - 2} more' if len(names) > 2 else '')
 def _about(seconds):
     "'about 3 hours'"
     size, unit = next((x for x in ((3600, 'hours'), (60, 'minutes')) if seconds >= 1.5*x[0]), (1, 'seconds'))

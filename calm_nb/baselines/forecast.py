@@ -180,15 +180,18 @@ class _VarFit:
     coef: np.ndarray # (1+pN, N), the intercept first, then the newest lag
     noise: np.ndarray # (N, N) lower factor of the residual covariance
     spread: float = 1. # factor on the noise, chosen by validation CRPS
+    rank: int = None # of the coefficients, where it was chosen
+
+def _residuals(xx, xy, yy, coef): return yy - xy.T@coef - coef.T@xy + coef.T@xx@coef # their sums of products (N, N)
+def _factor(cov): return np.linalg.cholesky((cov + cov.T)/2 + 1e-9*np.eye(len(cov))) # lower
 
 def _var_fit(session, order, ridge): # Session, p, penalty a row -> _VarFit
     "Ridge regression of each frame on the p before it, with the covariance of its residuals; training trials only."
     xx, xy, yy = _var_moments(session, order)
     both = ridge_solve(xx, np.concatenate([xy, xx], 1), ridge)
     coef, hat = both[:, :len(yy)], both[:, len(yy):]
-    residual = yy - xy.T@coef - coef.T@xy + coef.T@xx@coef
-    cov = residual / max(xx[0, 0] - np.trace(hat), 1)
-    return _VarFit(order, ridge, coef, np.linalg.cholesky((cov + cov.T)/2 + 1e-9*np.eye(len(cov))))
+    cov = _residuals(xx, xy, yy, coef) / max(xx[0, 0] - np.trace(hat), 1)
+    return _VarFit(order, ridge, coef, _factor(cov))
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #4eb6f937
 def _var_rollout(coef, context, horizon, noise=None): # (1+pN, N), (B, C, N), H, (H, B, N) added to each -> (B, H, N)
@@ -234,8 +237,21 @@ def _spread_scores(forecaster, session, context=40, spreads=_SPREADS):
 # %% ../../nbs/04d_forecast_baselines.ipynb #ce41ab50
 _MOST_LAGS = 4000 # neurons × order: the solution takes memory with its square
 
+class _Drawing(Baseline):
+    "A model a session, from `fit_one`; its futures are as wide as the validation trials want them."
+    def learn(self, sessions):
+        "Fit each session, then choose the spread of its futures, where there are any."
+        for s in sessions:
+            fit = self.fits[s.name] = self.fit_one(s)
+            if not self.samples: continue
+            scores = _spread_scores(replace(self, samples=min(16, self.samples)), s, self.context, self.spreads)
+            fit.spread = float(self.spreads[np.argmin(scores)])
+
+    def generator(self, context): # the same context always gets the same draws
+        return np.random.default_rng([self.seed, zlib.crc32(np.ascontiguousarray(context))])
+
 @dataclass
-class RidgeVAR(Baseline):
+class RidgeVAR(_Drawing):
     "Ridge vector autoregression, one a session, chosen by validation forecast; with `samples`, Gaussian futures too."
     orders: tuple = (1, 2, 3, 4, 6, 8, 12, 16) # values of p tried, as far as trials and memory go
     ridges: tuple = tuple(10.**np.arange(-7, 2)) # penalties tried, a row
@@ -247,25 +263,21 @@ class RidgeVAR(Baseline):
     fits: dict = field(default_factory=dict, repr=False) # session name -> _VarFit
     def learned(self): return [f.coef for f in self.fits.values()]
 
-    def learn(self, sessions):
+    def fit_one(self, s):
         "Choose on the validation trials, then fit on all one-step pairs of the training trials."
-        for s in sessions:
-            longest = max((b - a for a, b in s.trials[s.of('train')]), default=0)
-            most = min(longest - 1, self.context, _MOST_LAGS//s.n_neurons)
-            orders = [p for p in self.orders if p <= most] or [min(self.orders)]
-            grid = {(orders[0], self.ridges[0]): 0.}
-            if len(orders)*len(self.ridges) > 1: grid = _var_grid(s, orders, self.ridges, self.context)
-            fit = self.fits[s.name] = _var_fit(s, *min(grid, key=grid.get))
-            if not self.samples: continue
-            scores = _spread_scores(replace(self, samples=min(16, self.samples)), s, self.context, self.spreads)
-            fit.spread = float(self.spreads[np.argmin(scores)])
+        longest = max((b - a for a, b in s.trials[s.of('train')]), default=0)
+        most = min(longest - 1, self.context, _MOST_LAGS//s.n_neurons)
+        orders = [p for p in self.orders if p <= most] or [min(self.orders)]
+        grid = {(orders[0], self.ridges[0]): 0.}
+        if len(orders)*len(self.ridges) > 1: grid = _var_grid(s, orders, self.ridges, self.context)
+        return _var_fit(s, *min(grid, key=grid.get))
 
     def forecast(self, context, horizon, session):
         "The mean rollout, and `samples` noisy ones; the same context always gets the same draws."
         fit = self.known(self.fits, session)
         mean = _var_rollout(fit.coef, context, horizon)
         if not self.samples: return Forecast(mean)
-        rng = np.random.default_rng([self.seed, zlib.crc32(np.ascontiguousarray(context))])
+        rng = self.generator(context)
         coef, factor = fit.coef.astype('float32'), fit.spread*fit.noise.T.astype('float32')
         start, shape = context.astype('float32'), (horizon, len(context), len(factor))
         def draw(): return rng.standard_normal(shape, dtype='float32') @ factor

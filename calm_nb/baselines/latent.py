@@ -4,11 +4,10 @@
 __all__ = ['BASELINES', 'ReducedRankVAR', 'Dynamics', 'fit_dynamics', 'continued', 'LDS']
 
 # %% ../../nbs/04d_latent_baselines.ipynb #655c52ac
-import zlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 import numpy as np
 from ..core import *
-from .forecast import (_SPREADS, BASELINES, Baseline, RidgeVAR, _spread_scores, _var_error,
+from .forecast import (_SPREADS, BASELINES, RidgeVAR, _Drawing, _factor, _residuals, _var_error,
                                         _var_moments, ridge_solve)
 from ..forecast import Forecast, horizon_trials, trial_batches
 
@@ -31,24 +30,17 @@ class ReducedRankVAR(RidgeVAR):
     ranks: tuple = (1, 2, 4, 8, 16, 32, 64) # tried where there are so many neurons
     name: str = 'RRR-VAR'
 
-    def learn(self, sessions):
+    def fit_one(self, s):
         "As VAR, then of the ranks the best on validation trials; the noise is that of the chosen coefficients."
-        samples, self.samples = self.samples, 0
-        super().learn(sessions)
-        self.samples = samples
-        for s in sessions:
-            fit = self.fits[s.name]
-            xx, xy, yy = _var_moments(s, fit.order)
-            batches = list(trial_batches(s, horizon_trials(s, 'val', self.context)[0], self.context))
-            ranks = [*(r for r in self.ranks if r < s.n_neurons), s.n_neurons]
-            made = {r: _reduced(fit.coef, xx, r) for r in ranks}
-            fit.rank = min(made, key=lambda r: _var_error(made[r], batches))
-            fit.coef = coef = made[fit.rank]
-            cov = (yy - xy.T @ coef - coef.T @ xy + coef.T @ xx @ coef)/xx[0, 0]
-            fit.noise = np.linalg.cholesky((cov + cov.T)/2 + 1e-9*np.eye(len(cov)))
-            if samples:
-                scores = _spread_scores(replace(self, samples=min(16, samples)), s, self.context, self.spreads)
-                fit.spread = float(self.spreads[np.argmin(scores)])
+        fit = super().fit_one(s)
+        xx, xy, yy = _var_moments(s, fit.order)
+        batches = list(trial_batches(s, horizon_trials(s, 'val', self.context)[0], self.context))
+        ranks = [*(r for r in self.ranks if r < s.n_neurons), s.n_neurons]
+        made = {r: _reduced(fit.coef, xx, r) for r in ranks}
+        fit.rank = min(made, key=lambda r: _var_error(made[r], batches))
+        fit.coef = made[fit.rank]
+        fit.noise = _factor(_residuals(xx, xy, yy, fit.coef)/xx[0, 0])
+        return fit
 
 # %% ../../nbs/04d_latent_baselines.ipynb #24310a69
 @dataclass
@@ -157,7 +149,7 @@ def continued(
     return mean, mean + f.spread*(futures - mean)
 
 @dataclass
-class LDS(Baseline):
+class LDS(_Drawing):
     "Latent linear dynamics, one model a session; the number of latents by validation forecast error."
     latents: tuple = (2, 4, 8, 16, 32, 64) # d tried, below the number of neurons
     steps: int = 20 # of expectation maximisation
@@ -168,26 +160,22 @@ class LDS(Baseline):
     name: str = 'LDS'
     fits: dict = field(default_factory=dict, repr=False) # session name -> Dynamics
 
-    def learn(self, sessions):
+    def fit_one(self, s):
         "Fit every size on the training trials; keep the best on the validation trials."
-        for s in sessions:
-            trials = [s.trial(int(i)) for i in s.of('train')]
-            batches = list(trial_batches(s, horizon_trials(s, 'val', self.context)[0], self.context))
-            if not trials or not batches:
-                raise ValueError(f'session {s.name}: LDS needs training trials, '
-                                 f'and validation trials longer than {self.context + 2} frames')
-            def error(f): return sum(((continued(f, past, y.shape[1])[0] - y)**2).sum() for _, past, y in batches)
-            sizes = [d for d in self.latents if d < s.n_neurons] or [1]
-            self.fits[s.name] = fit = min((fit_dynamics(trials, d, self.steps) for d in sizes), key=error)
-            if self.samples:
-                scores = _spread_scores(replace(self, samples=min(16, self.samples)), s, self.context, self.spreads)
-                fit.spread = float(self.spreads[np.argmin(scores)])
+        trials = [s.trial(int(i)) for i in s.of('train')]
+        batches = list(trial_batches(s, horizon_trials(s, 'val', self.context)[0], self.context))
+        if not trials or not batches:
+            raise ValueError(f'session {s.name}: LDS needs training trials, '
+                             f'and validation trials longer than {self.context + 2} frames')
+        def error(f): return sum(((continued(f, past, y.shape[1])[0] - y)**2).sum() for _, past, y in batches)
+        sizes = [d for d in self.latents if d < s.n_neurons] or [1]
+        return min((fit_dynamics(trials, d, self.steps) for d in sizes), key=error)
 
     def learned(self): return [a for f in self.fits.values() for a in (f.A, f.Q, f.C, f.b, f.R, f.m, f.P)]
 
     def forecast(self, context, horizon, session):
         "The filtered state carried on, and `samples` futures; the same context always gets the same draws."
-        rng = np.random.default_rng([self.seed, zlib.crc32(np.ascontiguousarray(context))])
-        return Forecast(*continued(self.known(self.fits, session), context, horizon, self.samples, rng))
+        fit = self.known(self.fits, session)
+        return Forecast(*continued(fit, context, horizon, self.samples, self.generator(context)))
 
 BASELINES |= {'RRR-VAR': ReducedRankVAR, 'LDS': LDS}

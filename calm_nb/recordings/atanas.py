@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 import numpy as np
 from ..core import *
-from ..data import (Corpus, Log, NotThisFormat, Recording, RecordingError, _intervals, checksum_of, expect,
+from ..data import (Corpus, Log, NotThisFormat, Recording, RecordingError, _few, _intervals, checksum_of, expect,
                           frame_times, members, open_h5, read_attr, read_field, reading, windows_of)
 from ..store import Raw, once, sift, stored_corpus
 
@@ -434,8 +434,6 @@ def _labels_for(path, labels): # the file of labels that names the recording's u
     here = [f for f, named in labels.items() if uid in named and f.parent in above]
     return min(here, key=lambda f: above.index(f.parent), default=None)
 
-def _few(names, n=5): return ', '.join(names[:n]) + (f' and {len(names) - n} more' if len(names) > n else '')
-
 def _select(kept, manifest):
     "The recordings of a manifest; why the others are not taken."
     if manifest is None: return kept, {}
@@ -447,8 +445,8 @@ def _select(kept, manifest):
     entries = {f'{e.uid}@{e.release}' if e.uid in _TWICE else e.uid: _RELEASES[e.release] for e in _LISTED}
     skipped |= {n: f'{n}: in the manifest, not in the folder; {entries.get(n, "in no release")}' for n in missing}
     print(f'manifest: {len(wanted) - len(missing)} of {len(wanted)} recordings found'
-          + (f'; missing: {_few(missing)}' if missing else ''))
-    if not chosen: raise FileNotFoundError(f'none of the recordings of the manifest is there: {_few(missing)}')
+          + (f'; missing: {_few(missing, 5)}' if missing else ''))
+    if not chosen: raise FileNotFoundError(f'none of the recordings of the manifest is there: {_few(missing, 5)}')
     return chosen, skipped
 
 # %% ../../nbs/01a_atanas.ipynb #7b1e5fef
@@ -472,7 +470,7 @@ def load(
     raws = {name: _raw(name, path, labels) for name, path in kept.items()}
     how |= dict(root=root, expected='<uid>-data.h5', skipped=skipped | more, version=2)
     corpus = stored_corpus('atanas', raws, options, **how)
-    if corpus.skipped: print(f'{len(corpus.skipped)} set aside, .skipped says why: {_few(list(corpus.skipped))}')
+    if corpus.skipped: print(f'{len(corpus.skipped)} set aside, .skipped says why: {_few(list(corpus.skipped), 5)}')
     corpus.skipped |= absent
     return corpus
 

@@ -12,7 +12,7 @@ import numpy as np
 from ..core import *
 from ..data import (Corpus, Log, NotThisFormat, Recording, _check_field, expect, fingerprint_of,
                           frame_times, members, open_h5, read_attr, read_field, reading, some)
-from ..store import Raw, _drawn, once, sift, stored_corpus
+from ..store import Raw, _drawn_with, _holding_out, once, sift, stored_corpus
 
 # %% ../../nbs/01b_tseng.ipynb #886ec5eb
 _HELD_OUT = ('6', '10') # the paper's held-out mice
@@ -475,24 +475,6 @@ def _raw(path, seen, root):
     once(seen, session_name(path), path, root)
     return Raw(partial(read, path), (path,), subject)
 
-def _holding_out(held_out, subjects):
-    "The held-out mice that are here; a quarter where none or only they are."
-    if isinstance(held_out, (int, float)): return held_out
-    here = [str(s) for s in held_out if str(s) in subjects]
-    if not held_out or 0 < len(here) < len(subjects): return here
-    if len(subjects) > 1:
-        print(f'held-out mice {", ".join(map(str, held_out))}: {"nothing else is" if here else "none is"} among '
-              f'{", ".join(sorted(subjects))}; a quarter of the mice is held out by seed instead')
-    return .25
-
-def _few(raws, limit, seed, out):
-    "At most `limit` sessions by seed, held-out mice among them in their share, at least one."
-    if limit is None or limit >= len(raws) or isinstance(out, (int, float)): return _drawn(raws, limit, seed)
-    away = {k: r for k, r in raws.items() if r.subject in out}
-    n = min(max(round(limit*len(away)/len(raws)), min(1, len(away))), limit - 1)
-    few = _drawn(away, n, seed) | _drawn({k: r for k, r in raws.items() if k not in away}, limit - n, seed)
-    return {k: r for k, r in raws.items() if k in few}
-
 def load(
     root, # folder of the NWB files, searched with its subfolders
     scale: str='small', # 'tiny': 3 sessions, 'small': 12, of 64 neurons, which a CPU can train on; 'paper': all
@@ -513,4 +495,4 @@ def load(
     raws = {session_name(path): raw for path, raw in found.items()}
     out = _holding_out(held_out, {r.subject for r in raws.values()})
     return stored_corpus('tseng', raws, options, root=root, expected='NWB files of dandiset 000579', scale=scale,
-                         held_out=out, skipped=skipped, draw=partial(_few, out=out), **how)
+                         held_out=out, skipped=skipped, draw=partial(_drawn_with, out=out), **how)
