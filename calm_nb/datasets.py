@@ -24,9 +24,9 @@ from .store import HOW
 class _Archive:
     "A file to download."
     url: str
-    size: int     # bytes
-    checksum: str # 'md5:…'
-    name: str     # of the file
+    size: int     # bytes; 0: not known
+    checksum: str # 'md5:…'; None: not known
+    name: str     # of the file, here
 
 @dataclass(frozen=True)
 class Source:
@@ -41,18 +41,23 @@ class Source:
     single: tuple = ()   # the paper's sessions with models of their own: patterns of their names
 
 _WORMS, _MD5 = 'https://zenodo.org/records/19388374', 'md5:4689839382dd8855e3d6f64aadf89403'
+_MORE_WORMS = 'https://zenodo.org/records/19414639' # the lab packs every release alike
 _PYTHON = 'python -c "from calm_nb.{0} import {1}; {2}"'.format
 SOURCES = {
     'simulation': Source('a simulated network with calcium indicators', 'nowhere: it is computed', 'no files', '',
                          load_simulation),
     'atanas': Source(
         'C. elegans, whole-brain imaging of freely moving worms (Atanas, Kim et al. 2023)',
-        f'{_WORMS}, file processed_h5.tar.bz2, {_MD5.replace(":", " ")}; 15 more of the same lab: '
-        'https://zenodo.org/records/19414639', '568,776,589 bytes', 'the unpacked <uid>-data.h5 files', load_atanas,
+        f'{_WORMS}, file processed_h5.tar.bz2, {_MD5.replace(":", " ")}; 15 more of the same lab (Dag et '
+        f'al. 2023): {_MORE_WORMS}, the same file name, no checksum known', '568,776,589 bytes, and a smaller one',
+        'the unpacked <uid>-data.h5 files', load_atanas,
         'pip install pooch\n' + _PYTHON('datasets', 'download', "download('atanas', '{folder}')"),
         (_Archive(f'{_WORMS}/files/processed_h5.tar.bz2?download=1', 568_776_589, _MD5, 'processed_h5.tar.bz2'),
          _Archive(f'{_WORMS}/files/neuropal_label.json.bz2?download=1', 16_169, 'md5:1b8b0edf02badd6d8d028e2f6c30d24d',
-                  'neuropal_label.json.bz2'))),
+                  'neuropal_label.json.bz2'),
+         _Archive(f'{_MORE_WORMS}/files/processed_h5.tar.bz2?download=1', 0, None, 'dag_processed_h5.tar.bz2'),
+         _Archive(f'{_MORE_WORMS}/files/neuropal_label.json.bz2?download=1', 0, None,
+                  'dag_neuropal_label.json.bz2'))),
     'tseng': Source(
         'mouse cortex, rule switching in a Y-maze (Tseng et al. 2022)',
         'https://dandiarchive.org/dandiset/000579/0.230728.1727, 308 NWB files', '245.6 GB',
@@ -149,7 +154,9 @@ def _fetch(archive, folder):
     folder.mkdir(parents=True, exist_ok=True)
     free, path, wanted = shutil.disk_usage(folder).free, folder/archive.name, 4*archive.size
     if not path.is_file():
-        print(f'{archive.name}: {archive.size:,} bytes from {archive.url.split("?")[0]}')
+        size = f'{archive.size:,} bytes' if archive.size else 'size not known'
+        print(f'{archive.name}: {size}{"" if archive.checksum else ", no checksum known"}, from',
+              archive.url.split('?')[0])
         if free < wanted: raise OSError(f'{folder}: {free:,} bytes free; {archive.name} and its content need about '
                                         f'{wanted:,}: choose another folder')
     try: return Path(pooch.retrieve(archive.url, archive.checksum, fname=archive.name, path=folder,
@@ -157,6 +164,9 @@ def _fetch(archive, folder):
     except ValueError as error:
         raise ValueError(f'{archive.name}: the download is not the file expected ({error}); nothing was unpacked: '
                          f'delete {path} if it is there and try again') from error
+    except OSError as error:
+        raise OSError(f'{archive.name}: cannot be fetched ({error}); try again, or put that file of '
+                      f'{archive.url.split("/files/")[0]} at {path}') from error
 
 def _unpack(archive, folder):
     "Unpack a tar into a new folder, whole or not at all; ValueError for a broken or hostile one, FileExistsError."
