@@ -22,6 +22,7 @@ _Listed = namedtuple('_Listed', 'uid release kind positive sha256')
 with open(package_folder()/'worms.csv', encoding='utf-8') as _file:
     _LISTED = tuple(_Listed(**row) for row in csv.DictReader(_file))
 _TWICE = {u for u, n in Counter(e.uid for e in _LISTED).items() if n > 1}
+_GFP = {e.uid for e in _LISTED if e.kind == 'gfp'}
 
 def _find_listed(uid, checksum=''):
     "The entry of a recording in the lab's list, by its checksum where it is listed twice; None where that fails."
@@ -394,7 +395,7 @@ def _from_json(path, key, log):
 def _read_manifest(manifest):
     "Sorted uids, or uid@release, from 'paper' or a list; RecordingError for none or one named twice."
     if isinstance(manifest, str) and manifest == 'paper':
-        return sorted(f'{e.uid}@{e.release}' if e.uid in _TWICE else e.uid for e in _LISTED if e.kind != 'gfp')
+        return sorted(f'{e.uid}@{e.release}' if e.uid in _TWICE else e.uid for e in _LISTED if e.uid not in _GFP)
     names = [n for n in manifest if n] if isinstance(manifest, (list, tuple, set)) else []
     texts = names and all(isinstance(n, str) for n in names)
     expect(texts, f'{manifest}: a manifest of no recordings; expected uids such as {_LISTED[0].uid}')
@@ -456,6 +457,7 @@ def load(
     window: int=80, # frames a pseudo-trial
     traces: str='trace_array_original', # one of TRACES
     manifest=None, # 'paper' or a list of uids; None: all that is there
+    gfp: bool=False, # also the controls with GFP, which does not follow calcium
     **how, # as in stored_corpus: seed, alpha, held_out (of the animals), neurons, sessions, store, workers
 ) -> Corpus: # one session a recording
     "All recordings of a folder; `skipped` says why a file is not among them; FileNotFoundError where there is none."
@@ -465,6 +467,8 @@ def load(
     found, skipped = sift(files, _look, label)
     labels = {p: names for p, names in found.items() if names is not None}
     kept, more = _named([p for p in found if p not in labels], root, label)
+    control = {n: f'{p}: a GFP control, no calcium signal; gfp=True takes it' for n, p in kept.items() if n in _GFP}
+    if not gfp: kept, more = {n: p for n, p in kept.items() if n not in control}, more | control
     kept, absent = _select(kept, manifest) if kept else (kept, {})
     if resolve_scale(scale) == 'tiny': kept = dict(list(kept.items())[:3])
     raws = {name: _raw(name, path, labels) for name, path in kept.items()}
