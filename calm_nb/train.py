@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np, torch
 from torch.utils.benchmark import Timer
 from .core import *
-from .datasets import SOURCES, load
+from .datasets import SOURCES, load, single_sessions
 from .cost import passes
 from .dat import DAT, adapt_training, dat_preset
 from .data import _few
@@ -57,7 +57,7 @@ def corpora(job: Job) -> list: # of Corpus, each with models of its own
     "The job's sessions, grouped as in the forecasting chapter; raises FileNotFoundError where recordings are missing."
     options = dict(sessions=job.sessions, variant=job.variant) if job.simulated else {}
     corpus = load(job.dataset, job.root, job.standin, scale=job.scale, seed=job.seed, **options)
-    if job.protocol == 'single': corpus = only(corpus, *corpus.held_in[:job.sessions])
+    if job.protocol == 'single': corpus = only(corpus, *single_sessions(corpus, job.dataset, job.sessions))
     corpus.name = job.label
     return [corpus] if corpus.held_out else [only(corpus, name) for name in corpus.held_in]
 
