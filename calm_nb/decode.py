@@ -5,7 +5,7 @@ __all__ = ['VARIABLES', 'LABELS', 'CEILINGS', 'variable_names', 'Targets', 'deco
            'DecodeEvaluation', 'evaluate_decoders', 'evaluate_decoder', 'decoder_errors', 'best_decoder', 'pass_bytes',
            'trial_features', 'Features', 'pad_trials', 'HeadConfig', 'Head', 'HeadTraining', 'head_preset',
            'LabelledBatches', 'masked_mse', 'CalMDecoder', 'LabelDecoder', 'label_decoders', 'Ceiling', 'task_corpus',
-           'decode_table', 'decode_results', 'glu_head', 'decode_summary', 'decode_tests', 'ceiling_share', 'fewer',
+           'decode_table', 'decode_results', 'decode_summary', 'decode_tests', 'ceiling_share', 'fewer',
            'decode_example', 'decoder_color', 'figure_decode']
 
 # %% ../nbs/05a_heads.ipynb #11a46dab
@@ -916,7 +916,7 @@ def _in_paper(model):
     if model.startswith(NAMES['paper']): return model.replace(NAMES['paper'], NAMES['ours'])
     return None if model.startswith(NAMES['ours']) else model
 
-def glu_head(scores) -> str: # of decode_table
+def _glu_head(scores) -> str: # of decode_table
     "The GLU head that a run is about: ours, or the paper's where it ran alone."
     return next((m for m in ('CalM-GLU', 'CalM-paper-GLU') if m in set(scores.model)), 'CalM-GLU')
 
@@ -987,16 +987,16 @@ def decode_example(
                 r2=plain(evaluation.r2_by_trial[row], 3))
 
 _PALER = {'CalM-linear': 'CalM linear', 'CalM-GLU': 'CalM GLU', **dict.fromkeys(CEILINGS, 'Oracle')}
-_TINTS = {'GLM-window': '#6F86C4', 'CalM-paper-linear': '#E3BCC6'}
 
 def decoder_color(model: str): # name of a decoder -> colour
-    "The same in every figure; a causal variant has its model's, GLM with a wider window a paler one than GLM."
-    model = model.removesuffix('-causal')
-    return _TINTS.get(model) or model_color(_PALER.get(model, model))
+    "The same in every figure; the paper's heads have those of ours, causal ones their model's, GLM-window is paler."
+    model = model.removesuffix('-causal').replace(NAMES['paper'], NAMES['ours'])
+    return '#6F86C4' if model == 'GLM-window' else model_color(_PALER.get(model, model))
 
 def _marks(model): # name of a decoder -> hatch of its bar, style of its line
-    "What tells the variants of a model apart: causal ones are hatched and dashed, GLM-window is dotted."
+    "What tells variants apart: causal ones are hatched and dashed, GLM-window dotted, the paper's heads crossed."
     if model.endswith('-causal'): return '////', '--'
+    if model.startswith(NAMES['paper']): return 'xxxx', ':'
     return ('....', '-.') if model == 'GLM-window' else (None, '-')
 
 # %% ../nbs/05a_heads.ipynb #7bb66e4b
@@ -1032,7 +1032,7 @@ def _draw_bars(ax, scores, split, metric='r2'):
 
 def _draw_pairs(ax, scores, rival='POYO+', metric='r2'):
     "A line a session from a rival's score to the GLU head's, a group a variable; held-out sessions are open circles."
-    both = [rival, mine := glu_head(scores)]
+    both = [rival, mine := _glu_head(scores)]
     chosen = scores[(scores.metric == metric) & scores.model.isin(both)]
     tests = _decode_paired(chosen.assign(split='all'), mine, metric).set_index('variable').p
     low, top = max(-.3, min(0, chosen.value.min() - .05)), min(1.02, chosen.value.max() + .1)
@@ -1100,7 +1100,7 @@ def figure_decode(
     for ax, split in zip(bars, splits): _draw_bars(ax, scores, split)
     top.legend(*bars[0].get_legend_handles_labels(), loc='outside upper center', ncols=6, handlelength=1.4)
     below = bottom.subplots(1 + bool(many), 2).ravel()
-    rivals = [m for m in ('POYO+', 'TCN', 'GLM', glu_head(scores).replace('GLU', 'linear')) if m in set(scores.model)]
+    rivals = [m for m in ('POYO+', 'TCN', 'GLM', _glu_head(scores).replace('GLU', 'linear')) if m in set(scores.model)]
     _draw_pairs(below[0], scores, rivals[0])
     for ax, example in zip(below[1::2], examples): _draw_decoded(ax, example)
     if many: _draw_learning(below[2], curve)
