@@ -421,11 +421,16 @@ class TrainedBaseline(Baseline):
     changes: dict = field(default_factory=dict) # settings in place of the preset's, by name
     name: str = ''
     models: dict = field(default_factory=dict, repr=False)   # session name, or 'all' -> module
-    results: dict = field(default_factory=dict, repr=False)  # as models -> what `fit` of the training chapter returned
+    results: dict = field(default_factory=dict, repr=False)  # as models, and 'adapted' -> FitResult
     tried: dict = field(default_factory=dict, repr=False)    # as models -> {penalty: validation score}
     memories: dict = field(default_factory=dict, repr=False) # session name -> memory_of it
     recipe = property(lambda self: self.preset(resolve_scale(self.scale)).altered(**self.changes))
     def learned(self): return [p for m in self.models.values() for p in m.parameters()]
+
+    @property
+    def card(self): # of a table: see calm_nb.forecast.CARD
+        steps = max((r.steps for r in self.results.values()), default=0)
+        return dict(training_seed=self.seed, presentations=steps*self.recipe.batch)
 
     def varied(self, **changes):
         "As Baseline; settings of the recipe may be named too."
@@ -466,12 +471,12 @@ class TrainedBaseline(Baseline):
         model.tables.update(tables.to(device_of(model)))
         try:
             with only_training(model, *(f'tables.{key}.' for key in tables)):
-                self.results['all'] = self.train('all', model, batches, shape=adapt_training)
+                self.results['adapted'] = self.train('all', model, batches, shape=adapt_training)
         except BaseException:
             for key in tables: del model.tables[key]
             model.eval()
             raise
-        return self.results['all'].seconds
+        return self.results['adapted'].seconds
 
     def train(self, key, model, batches, decay=0., shape=lambda training: training):
         "Train a module on batches of its sessions and keep the best checkpoint; `shape` may change the training."
@@ -518,11 +523,6 @@ class Network(TrainedBaseline):
     select: str = 'corr'     # what chooses a checkpoint, 'corr' or 'mse' of the validation forecast
     left_out: dict = field(default_factory=dict, repr=False) # session name -> training trials too short for a window
     def preset(self, scale): return recipe(self.name, scale)
-
-    @property
-    def card(self): # of a table: see calm_nb.forecast.CARD
-        steps = max((r.steps for r in self.results.values()), default=0)
-        return dict(training_seed=self.seed, presentations=steps*self.recipe.batch)
 
     def learn(self, sessions):
         "As TrainedBaseline, for a horizon from the data where none was given."
