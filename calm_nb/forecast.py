@@ -480,9 +480,10 @@ def _draw_lines(ax, curves, **style):
     lines.plot(ax=ax, legend=False, color=[model_color(m) for m in lines], style=dict.fromkeys(KNOWING, '--'), **style)
 
 def draw_steps(ax, curves, curve: str='corr'): # matplotlib Axes; DataFrame, from curve_table; 'corr' or 'crps'
-    "A score by time after the context, averaged over sessions."
+    "A score by time after the context, averaged over sessions; CRPS of models that forecast a distribution."
     names = {'corr': 'correlation over trials', 'crps': 'CRPS (s.d.)'}
     chosen = _over_training(curves[curves.curve == choose('curve', curve, names)])
+    if curve == 'crps': chosen = chosen[chosen.model.isin(curves.model[curves.curve == 'coverage'])]
     frame = chosen.groupby('session').x.min().max()
     chosen = chosen.assign(x=(chosen.x/frame).round()*frame)  # sessions of several rates share the slowest one's frames
     chosen = chosen[chosen.x <= chosen.groupby('session').x.max().min()]  # as far as all sessions reach
