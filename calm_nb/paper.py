@@ -17,6 +17,7 @@ import numpy as np, pandas as pd
 from .core import *
 from .datasets import SOURCES, data_root
 from .data import checksum_of, fingerprint_of
+from .look import SCHEMATICS, draw_schematic
 
 # %% ../nbs/09_paper.ipynb #53890b48
 @dataclass(frozen=True)
@@ -497,8 +498,10 @@ def _figure_line(panel, figures, shared):
     "A figure of the paper and ours, and its files below figures/."
     item, letters, what, label, files, others = panel # without a label: a schematic or a chapter's own figure
     line = _Line(item, letters, what, why=files)
+    if not label and not files.startswith('schematics/'): return replace(line, word='not comparable'), []
     if not label:
-        return replace(line, word='not attempted' if files.startswith('a schematic') else 'not comparable'), []
+        if not (Path(figures)/files).is_file(): return replace(line, word='not attempted'), []
+        return replace(line, ours=f'[{Path(files).name}]({files})', why='', word='drawn'), [files]
     p = Published(item, '', '', 0., dataset=label.removesuffix('-single'), label=label)
     for place, (scale, folder) in ((x, y) for x in (label, *others) for y in _places(x)):
         found = sorted(q.relative_to(figures).as_posix() for q in (Path(figures)/folder).glob(files))
@@ -583,9 +586,16 @@ def _page(title, text, nav=''):
     head = f'<head><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style></head>'
     return f'<!DOCTYPE html><html lang="en">{head}<body>{nav}{markdown2html(text)}</body></html>'
 
+def _draw_schematics(folder): # figures/schematics
+    "Draw the schematics beside their example, where there is one."
+    if not (folder/'example.json').is_file(): return
+    for name in SCHEMATICS: save_figure(draw_schematic(name, read_json(folder/'example.json')), folder/name)
+
 def write_report(figures=None) -> Path: # folder, None: the project's -> report.html
     "Write report.md and report.html to the folder of the results, whose pictures they link to."
-    figures, text = Path(figures or project_root()/'figures'), _report_md(figures)
+    figures = Path(figures or project_root()/'figures')
+    _draw_schematics(figures/'schematics')
+    text = _report_md(figures)
     for name, content in (('report.md', text), ('report.html', _page('CalM: the paper and this library', text))):
         with atomic_path(figures/name) as draft: draft.write_text(content, encoding='utf-8')
     return figures/'report.html'
