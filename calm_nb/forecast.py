@@ -4,9 +4,9 @@
 __all__ = ['MIN_HORIZON', 'LEVELS', 'KNOWING', 'METRICS', 'CARD', 'NAMES', 'horizon_trials', 'trial_batches', 'Forecast',
            'Forecaster', 'distinct', 'memory_of', 'check_known', 'trial_corr', 'crps', 'rank_histogram', 'coverage',
            'pad_steps', 'find_trials', 'Oracle', 'Observer', 'Metric', 'metric_of', 'Evaluation', 'ask', 'evaluate',
-           'card_of', 'score_table', 'curve_table', 'summary', 'retraining', 'common_metric', 'results', 'stars',
-           'paired_test', 'paired', 'forecast_example', 'model_color', 'draw_traces', 'label_traces', 'draw_bars',
-           'draw_steps', 'figure_forecast', 'figure_forecast_quality', 'panel_letter', 'CalM', 'only', 'calm_for']
+           'score_table', 'curve_table', 'summary', 'retraining', 'common_metric', 'results', 'stars', 'paired_test',
+           'paired', 'forecast_example', 'model_color', 'draw_traces', 'label_traces', 'draw_bars', 'draw_steps',
+           'figure_forecast', 'figure_forecast_quality', 'panel_letter', 'CalM', 'only', 'calm_for']
 
 # %% ../nbs/04c_forecast.ipynb #e28691ae
 import time
@@ -272,11 +272,11 @@ def evaluate(
     estimator = 'point' if forecast.samples is None else f'mean of {len(forecast.samples)}'
     scores = (scores if whole else {}) | counts | shares
     return Evaluation(forecaster.name, session.name, float(session.rate), context, scores, **curves,
-                      card=card_of(forecaster, session, estimator))
+                      card=_card(forecaster, session, estimator))
 
 CARD = ('neurons', 'train_trials', 'method', 'training_seed', 'presentations', 'estimator')
 
-def card_of(model, session, estimator: str='point') -> dict: # Forecaster or decoder, fitted; Session; how it answers
+def _card(model, session, estimator: str='point') -> dict: # Forecaster or decoder, fitted; Session; how it answers
     "CARD of a result: the model's own words first."
     usual = dict(neurons=session.n_neurons, train_trials=len(session.of('train')), method='baseline', training_seed=0,
                  presentations=0, estimator=estimator)
