@@ -55,8 +55,14 @@ class DATConfig:
     offsets: bool = True       # read trials from each of their first L frames, recordings from any; False: their first
     trials: int = 8            # a batch
     neurons: int = 512         # at most, of a trial in a batch
+    rows: int = 0              # trials × neurons of a batch, about: fewer trials where neurons are many; 0: no limit
 
     def __post_init__(self): _axes_of(self.coupling)
+
+    def batch(self, sessions) -> int: # Sessions -> trials
+        "Trials of a batch of their neurons."
+        if not self.rows: return self.trials
+        return min(self.trials, max(1, round(self.rows/np.mean([min(s.n_neurons, self.neurons) for s in sessions]))))
 
 # %% ../nbs/04_dat.ipynb #20bbed04
 class NeuralAxis(nn.Module):
@@ -558,7 +564,7 @@ def dat_preset(
     config, training = dict(
         tiny=(DATConfig(dim=48, layers=2, heads=4, hidden=96, codes=32, dropout=.05, coupling='signed', rank=16),
               TrainConfig(steps=120, lr=3e-3, weight_decay=.1, ema=.95, eval_every=60, precision='fp32')),
-        small=(DATConfig(dim=128, layers=2, heads=4, hidden=256, dropout=.2, coupling='signed'),
+        small=(DATConfig(dim=128, layers=2, heads=4, hidden=256, dropout=.2, coupling='signed', rows=400),
                TrainConfig(steps=400, epochs=11, lr=2e-3, weight_decay=.1, eval_every=100, precision='fast')),
         paper=(DATConfig(), TrainConfig(steps=2000, epochs=160, lr=1e-3, weight_decay=.1, eval_every=50, patience=8)),
     )[choose('scale', scale, SCALES)]
@@ -584,8 +590,8 @@ def dat_groups(training: TrainConfig): # -> function of a model that gives param
 def _fit_dat(dat, nq, sessions, training, folder, name, context):
     "Train what requires a gradient on the sessions' training trials; keep the best by validation forecast."
     c, kept = dat.config, folder and store_folder('tokens')
-    batches = _TokenBatches(nq, sessions, c.trials, c.neurons, training.seed, c.offsets, kept)
-    training = training.on_data(batches.size, c.trials*process()[1])
+    batches = _TokenBatches(nq, sessions, c.batch(sessions), c.neurons, training.seed, c.offsets, kept)
+    training = training.on_data(batches.size, batches.trials*process()[1])
     near = _code_neighbours(nq.codebook.weight, c.neighbours)
     dat.recompute = training.recompute
     def loss(dat, batch, step):
@@ -613,7 +619,7 @@ def train_dat(
     dat = DAT(config, {s.name: s.n_neurons for s in sessions}, nq.atlas.cpu() if config.atlas else None)
     dat.precision = resolve_precision(training.precision, best_device())
     steps = _fit_dat(dat, nq, sessions, training, folder, 'DAT', context).steps
-    dat.presentations = steps*config.trials*process()[1]
+    dat.presentations = steps*config.batch(sessions)*process()[1]
     return dat.eval()
 
 def adapt(

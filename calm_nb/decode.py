@@ -2,7 +2,7 @@
 
 # %% auto #0
 __all__ = ['VARIABLES', 'LABELS', 'CEILINGS', 'variable_names', 'Targets', 'decode_targets', 'Decoder', 'fit_decoders',
-           'DecodeEvaluation', 'evaluate_decoders', 'evaluate_decoder', 'decoder_errors', 'pass_bytes',
+           'DecodeEvaluation', 'evaluate_decoders', 'evaluate_decoder', 'decoder_errors', 'best_decoder', 'pass_bytes',
            'trial_features', 'Features', 'pad_trials', 'HeadConfig', 'Head', 'HeadTraining', 'head_preset',
            'LabelledBatches', 'masked_mse', 'CalMDecoder', 'LabelDecoder', 'label_decoders', 'Ceiling', 'task_corpus',
            'decode_table', 'decode_results', 'decode_summary', 'decode_tests', 'ceiling_share', 'fewer',
@@ -23,11 +23,11 @@ from torch import nn, Tensor
 from torch.nn import functional as F
 
 from .core import *
-from .baselines.forecast import SessionBatches
+from .baselines.forecast import SessionBatches, tune
 from .dat import DAT, DATConfig, of_like_length, table_key, table_name
 from .data import Corpus, prepare
-from .forecast import model_color, paired, panel_letter
-from .nq import NQ, tokenize
+from .forecast import CARD, NAMES, card_of, model_color, paired, panel_letter
+from .nq import METHODS, NQ, tokenize
 from .simulation import TaskConfig, simulate_task, task_config
 from .training import (TrainConfig, fingerprint, fit, fit_together, load_pretrained, precision_context,
                               save_pretrained)
@@ -157,6 +157,7 @@ class DecodeEvaluation:
     r2_by_trial: np.ndarray # (n, D), NaN where a trial was left out
     scores: dict            # r2, r2_concat, mse -> (D,)
     left_out: np.ndarray    # (D,) trials without a score
+    card: dict = field(default_factory=dict) # forecast.CARD: what the decoder is, and what it learned from
 
 def evaluate_decoders(decoders, session, split='test') -> list: # fitted, Session, 'train', 'val' or 'test'
     "Score decoders on a split of a session; raises ValueError for an empty split or a prediction of another shape."
@@ -177,12 +178,31 @@ def _evaluation(decoder, session, trials, guess):
     def mean(x): return np.where(scored, x, 0).sum(0)/np.where(scored.any(0), scored.sum(0), np.nan)
     scores = dict(r2=mean(by_trial), r2_concat=_concat_r2(truth, guess), mse=mean(errors))
     about = decoder.name, session.name, tuple(decoder.variables), trials
-    return DecodeEvaluation(*about, by_trial, scores, (~scored).sum(0))
+    return DecodeEvaluation(*about, by_trial, scores, (~scored).sum(0), card_of(decoder, session, _view(decoder)))
+
+def _view(decoder):
+    "How far ahead of a frame a decoder looks, in words: the `estimator` of its rows."
+    ahead = getattr(decoder, 'ahead', None)
+    return 'whole trial' if ahead is None else f'{ahead} frames ahead'
 
 def decoder_errors(decoders, sessions): # fitted, list of Session -> one dict(mse=…) a decoder
     "Validation MSE, mean over sessions and variables: a score by which `tune` chooses decoders."
     errors = [[np.nanmean(e.scores['mse']) for e in evaluate_decoders(decoders, s, 'val')] for s in sessions]
     return [dict(mse=float(np.mean(column))) for column in zip(*errors)]
+
+def best_decoder(
+    found: dict, held_in: list, held_out: list=(), # settings in words -> Decoder; Sessions, and those to adapt to
+) -> Decoder: # fitted; `search` lists what was tried, `curves` the validation errors while it was trained
+    "Fit decoders of one name on the held-in sessions; the one that their validation trials choose also on the others."
+    def together(decoders, sessions): fit_decoders([(d, sessions) for d in decoders])
+    tried = [(dict(model=d.name, settings=words), d) for words, d in found.items()]
+    best = tune(tried, held_in, 'mse', decoder_errors, together)
+    least = min(row['mse'] for row in best.search)
+    for row in best.search: row['kept'] = 'x' if row['mse'] == least else ''
+    best.curves = [dict(model=d.name, settings=words, trained=key, step=h['step'], mse=h['score'])
+                   for words, d in found.items() for key, r in getattr(d, 'results', {}).items() for h in r.history]
+    if held_out: best.fit(held_out)
+    return best
 
 # %% ../nbs/05a_heads.ipynb #8a98c20c
 def pass_bytes(c: DATConfig) -> int: # sizes of the transformer -> bytes a token
@@ -550,6 +570,7 @@ class _HeadDecoder:
     training: HeadTraining = None # instead of the preset's
     head: Head = field(default=None, repr=False)
     fit_seconds: float = 0. # of training, kept with the head; of heads trained together the first has the shared passes
+    results: dict = field(default_factory=dict, repr=False) # 'all', then 'adapted' -> FitResult
     n_parameters = property(lambda self: sum(p.numel() for p in self.head.parameters()) if self.head else 0,
                             doc='Learned numbers of the head, banks of all sessions.')
     ahead = property(lambda self: self.config.reach(self.features.window), doc='Frames after the present one it reads.')
@@ -572,6 +593,7 @@ class _HeadDecoder:
 
     def accept(self, run, result):
         "Take the trained head; only now, so a training that fails leaves the decoder as it was."
+        self.results['adapted' if self.head else 'all'] = result
         self.head = run['model'].requires_grad_(True)
         self.fit_seconds += result.seconds
 
@@ -613,13 +635,23 @@ class CalMDecoder(_HeadDecoder):
     scale: str = 'auto'     # preset of the head
     seed: int = 0           # of the head and its batches
     folder: Path = None     # for checkpoints; None keeps none
-    name = property(lambda self: f'CalM-{dict(glu="GLU").get(self.kind, self.kind)}{"-causal"*self.causal}')
+    method: str = 'ours'    # of the backbone, or 'paper': says who decodes
     channels = property(lambda self: len(self.variables))
     loss = staticmethod(masked_mse)
 
     def __post_init__(self):
         self.variables = variable_names(self.variables)
+        choose('method', self.method, METHODS)
         super().__post_init__()
+
+    @property
+    def name(self): # 'CalM-GLU', 'CalM-paper-linear', 'CalM-linear-causal'
+        return f'{NAMES[self.method]}-{dict(glu="GLU").get(self.kind, self.kind)}{"-causal"*self.causal}'
+
+    @property
+    def card(self): # of a table: see calm_nb.forecast.CARD; labelled trials that the head was shown
+        steps = max((r.steps for r in self.results.values()), default=0)
+        return dict(method=self.method, training_seed=self.seed, presentations=steps*self.training.trials)
 
     def targets(self, sessions): return {s.name: decode_targets(s, self.variables).values for s in sessions}
 
@@ -785,6 +817,7 @@ class Ceiling:
     hidden: int = 128     # units
     seed: int = 0
     nets: dict = field(default_factory=dict, repr=False) # session -> network
+    card = dict(method='ceiling', estimator='spikes and states')
     name = property(lambda self: CEILINGS[not self.times])
     def __post_init__(self): self.variables = variable_names(self.variables)
 
@@ -850,13 +883,14 @@ def task_corpus(
 def decode_table(
     evaluations: list, dataset: str, scale: str, # of DecodeEvaluation
     split: str='single', seed: int=0, # 'held-in', 'held-out' or 'single': where the sessions stand; of the run
-) -> pd.DataFrame: # dataset, scale, split, session, model, seed, variable, metric, value
+) -> pd.DataFrame: # dataset, scale, split, session, model, seed, CARD, variable, metric, value
     "One row a session, model, variable and metric; a score that no trial allows is left out."
     choose('split', split, ('held-in', 'held-out', 'single'))
-    rows = [(dataset, scale, split, e.session, e.model, seed, v, metric, float(x[d]))
+    about = dict(dataset=dataset, scale=scale, split=split, seed=seed)
+    rows = [about | e.card | dict(session=e.session, model=e.model, variable=v, metric=metric, value=float(x[d]))
             for e in evaluations for metric, x in e.scores.items() for d, v in enumerate(e.variables)]
-    columns = 'dataset scale split session model seed variable metric value'.split()
-    return pd.DataFrame(rows, columns=columns).dropna(ignore_index=True)
+    columns = [*'dataset scale split session model seed'.split(), *CARD, 'variable', 'metric', 'value']
+    return pd.DataFrame(rows, columns=columns).dropna(subset='value', ignore_index=True)
 
 # %% ../nbs/05a_heads.ipynb #30d2348c
 _PUBLISHED = published_for('decode', 'dataset', 'part', 'column', 'row') # data set, split, variable, model -> R², sd
@@ -870,12 +904,21 @@ def _wide(table, rows, columns, values, **how):
 def decode_results(
     scores, metrics: tuple=('r2', 'r2_concat', 'mse'), digits: int=3, # from decode_table or its csv; columns; decimals
 ) -> pd.DataFrame: # split, variable, model, a column a metric, the paper's R²
-    "Mean ± sd over sessions, and the paper's number where it has one."
-    chosen = scores[scores.metric.isin(metrics)]
+    "Mean ± sd over sessions, and the paper's number where it has one for the same method."
+    chosen, dataset = scores[scores.metric.isin(metrics)], scores.dataset.iloc[0].removesuffix('-single')
     table = _wide(chosen, ['split', 'variable', 'model'], 'metric', 'value', aggfunc=lambda v: mean_sd(v, digits))
-    told = [_PUBLISHED.get((scores.dataset.iloc[0], *row)) for row in table.index]
+    told = [_PUBLISHED.get((dataset, split, v, _in_paper(model))) for split, v, model in table.index]
     table = table[[m for m in metrics if m in table]].reset_index()
     return table.assign(**{'r2, paper': [f'{t[0]:.3f} ± {t[1]:.3f}' if t else '–' for t in told]})
+
+def _in_paper(model):
+    "The paper's name of a model, None for ours."
+    if model.startswith(NAMES['paper']): return model.replace(NAMES['paper'], NAMES['ours'])
+    return None if model.startswith(NAMES['ours']) else model
+
+def _glu_head(scores) -> str: # of decode_table
+    "The GLU head that a run is about: ours, or the paper's where it ran alone."
+    return next((m for m in ('CalM-GLU', 'CalM-paper-GLU') if m in set(scores.model)), 'CalM-GLU')
 
 def _decode_paired(scores, reference='CalM-GLU', metric='r2'):
     "The reference against every other model by variable, paired by session (Wilcoxon); ceilings take no part."
@@ -946,13 +989,14 @@ def decode_example(
 _PALER = {'CalM-linear': 'CalM linear', 'CalM-GLU': 'CalM GLU', **dict.fromkeys(CEILINGS, 'Oracle')}
 
 def decoder_color(model: str): # name of a decoder -> colour
-    "The same in every figure; a causal variant has its model's, GLM with a wider window a paler one than GLM."
-    model = model.removesuffix('-causal')
+    "The same in every figure; the paper's heads have those of ours, causal ones their model's, GLM-window is paler."
+    model = model.removesuffix('-causal').replace(NAMES['paper'], NAMES['ours'])
     return '#6F86C4' if model == 'GLM-window' else model_color(_PALER.get(model, model))
 
 def _marks(model): # name of a decoder -> hatch of its bar, style of its line
-    "What tells the variants of a model apart: causal ones are hatched and dashed, GLM-window is dotted."
+    "What tells variants apart: causal ones are hatched and dashed, GLM-window dotted, the paper's heads crossed."
     if model.endswith('-causal'): return '////', '--'
+    if model.startswith(NAMES['paper']): return 'xxxx', ':'
     return ('....', '-.') if model == 'GLM-window' else (None, '-')
 
 # %% ../nbs/05a_heads.ipynb #7bb66e4b
@@ -988,9 +1032,9 @@ def _draw_bars(ax, scores, split, metric='r2'):
 
 def _draw_pairs(ax, scores, rival='POYO+', metric='r2'):
     "A line a session from a rival's score to the GLU head's, a group a variable; held-out sessions are open circles."
-    both = [rival, 'CalM-GLU']
+    both = [rival, mine := _glu_head(scores)]
     chosen = scores[(scores.metric == metric) & scores.model.isin(both)]
-    tests = _decode_paired(chosen.assign(split='all'), 'CalM-GLU', metric).set_index('variable').p
+    tests = _decode_paired(chosen.assign(split='all'), mine, metric).set_index('variable').p
     low, top = max(-.3, min(0, chosen.value.min() - .05)), min(1.02, chosen.value.max() + .1)
     for j, (v, part) in enumerate(chosen.groupby('variable', sort=False)):
         pairs, x = part.pivot(index=['split', 'session', 'seed'], columns='model', values='value')[both], [2*j, 2*j + 1]
@@ -1005,7 +1049,7 @@ def _draw_pairs(ax, scores, rival='POYO+', metric='r2'):
     n = ', '.join(f'{part.session.nunique()} {split}' for split, part in chosen.groupby('split', sort=False))
     names = [v.replace('_', ' ') for v in chosen.variable.unique()]
     ax.set(xticks=[2*j + .5 for j in range(len(names))], xticklabels=names, ylabel='R²', ylim=(low, top))
-    ax.set_title(f'{rival} → CalM-GLU: {n}{" (open)" if "held-out" in n else ""}', loc='left', fontsize=7.5, pad=12)
+    ax.set_title(f'{rival} → {mine}: {n}{" (open)" if "held-out" in n else ""}', loc='left', fontsize=7.5, pad=12)
 
 # %% ../nbs/05a_heads.ipynb #ab7f27d1
 def _draw_decoded(ax, example): # from decode_example
@@ -1056,7 +1100,7 @@ def figure_decode(
     for ax, split in zip(bars, splits): _draw_bars(ax, scores, split)
     top.legend(*bars[0].get_legend_handles_labels(), loc='outside upper center', ncols=6, handlelength=1.4)
     below = bottom.subplots(1 + bool(many), 2).ravel()
-    rivals = [m for m in ('POYO+', 'TCN', 'GLM', 'CalM-linear') if m in set(scores.model)]
+    rivals = [m for m in ('POYO+', 'TCN', 'GLM', _glu_head(scores).replace('GLU', 'linear')) if m in set(scores.model)]
     _draw_pairs(below[0], scores, rivals[0])
     for ax, example in zip(below[1::2], examples): _draw_decoded(ax, example)
     if many: _draw_learning(below[2], curve)

@@ -4,9 +4,9 @@
 __all__ = ['MIN_HORIZON', 'LEVELS', 'KNOWING', 'METRICS', 'CARD', 'NAMES', 'horizon_trials', 'trial_batches', 'Forecast',
            'Forecaster', 'distinct', 'memory_of', 'check_known', 'trial_corr', 'crps', 'rank_histogram', 'coverage',
            'pad_steps', 'find_trials', 'Oracle', 'Observer', 'Metric', 'metric_of', 'Evaluation', 'ask', 'evaluate',
-           'score_table', 'curve_table', 'summary', 'retraining', 'common_metric', 'results', 'stars', 'paired_test',
-           'paired', 'forecast_example', 'model_color', 'draw_traces', 'label_traces', 'draw_bars', 'draw_steps',
-           'figure_forecast', 'figure_forecast_quality', 'panel_letter', 'CalM', 'only', 'calm_for']
+           'card_of', 'score_table', 'curve_table', 'summary', 'retraining', 'common_metric', 'results', 'stars',
+           'paired_test', 'paired', 'forecast_example', 'model_color', 'draw_traces', 'label_traces', 'draw_bars',
+           'draw_steps', 'figure_forecast', 'figure_forecast_quality', 'panel_letter', 'CalM', 'only', 'calm_for']
 
 # %% ../nbs/04c_forecast.ipynb #e28691ae
 import time
@@ -269,18 +269,18 @@ def evaluate(
                          f'trials: ask for horizon={forecaster.limit}, or score shared={forecaster.limit}')
     (scores, curves), some = _collect(parts), _collect(first)[0] if first else {}
     counts, shares = dict(trials_skipped=len(skipped), seconds=seconds), {f'{k}_shared': v for k, v in some.items()}
+    estimator = 'point' if forecast.samples is None else f'mean of {len(forecast.samples)}'
     scores = (scores if whole else {}) | counts | shares
     return Evaluation(forecaster.name, session.name, float(session.rate), context, scores, **curves,
-                      card=_card(forecaster, session, forecast))
+                      card=card_of(forecaster, session, estimator))
 
 CARD = ('neurons', 'train_trials', 'method', 'training_seed', 'presentations', 'estimator')
 
-def _card(forecaster, session, forecast):
-    "CARD of a result: the forecaster's own words first."
-    estimator = 'point' if forecast.samples is None else f'mean of {len(forecast.samples)}'
+def card_of(model, session, estimator: str='point') -> dict: # Forecaster or decoder, fitted; Session; how it answers
+    "CARD of a result: the model's own words first."
     usual = dict(neurons=session.n_neurons, train_trials=len(session.of('train')), method='baseline', training_seed=0,
                  presentations=0, estimator=estimator)
-    return usual | getattr(forecaster, 'card', {})
+    return usual | getattr(model, 'card', {})
 
 def _score_batch(trials, forecast, future):
     "What evaluate keeps of one batch: arrays, one a score."
@@ -480,9 +480,10 @@ def _draw_lines(ax, curves, **style):
     lines.plot(ax=ax, legend=False, color=[model_color(m) for m in lines], style=dict.fromkeys(KNOWING, '--'), **style)
 
 def draw_steps(ax, curves, curve: str='corr'): # matplotlib Axes; DataFrame, from curve_table; 'corr' or 'crps'
-    "A score by time after the context, averaged over sessions."
+    "A score by time after the context, averaged over sessions; CRPS of models that forecast a distribution."
     names = {'corr': 'correlation over trials', 'crps': 'CRPS (s.d.)'}
     chosen = _over_training(curves[curves.curve == choose('curve', curve, names)])
+    if curve == 'crps': chosen = chosen[chosen.model.isin(curves.model[curves.curve == 'coverage'])]
     frame = chosen.groupby('session').x.min().max()
     chosen = chosen.assign(x=(chosen.x/frame).round()*frame)  # sessions of several rates share the slowest one's frames
     chosen = chosen[chosen.x <= chosen.groupby('session').x.max().min()]  # as far as all sessions reach

@@ -8,7 +8,7 @@ import re, sys
 from pathlib import Path
 import matplotlib.pyplot as plt, pandas as pd
 from .core import *
-from .forecast import draw_bars, draw_traces, label_traces
+from .forecast import KNOWING, _spread, draw_bars, draw_traces, label_traces
 
 # %% ../nbs/09b_readme.ipynb #e4654d07
 _RUNS = dict( # task: data -> folder, split
@@ -24,9 +24,10 @@ _MODELS = dict(forecast=('CalM', 'VAR', 'Oracle'), decode=('CalM-GLU', 'GLM-wind
 _METRICS = dict(forecast=dict(corr='correlation', crps='CRPS (less is better)'), decode=dict(r2='R²'))
 
 def _by_session(path, split: str, metric: str): # a csv of scores -> DataFrame, a row a session, a column a model
-    "Means over what is decoded; raises ValueError where the table has nothing of this split and metric."
+    "Means over what is decoded, CRPS of distributions; ValueError where nothing is of this split and metric."
     scores = pd.read_csv(path)
-    scores = scores[(scores.split == split) & (scores.metric == metric)]
+    able = scores.model.isin(_spread(scores)) | (metric != 'crps')
+    scores = scores[able & (scores.split == split) & (scores.metric == metric)]
     if scores.empty: raise ValueError(f'{path}: no {metric} of split {split!r}: run its chapter again')
     return scores.pivot_table(index='session', columns='model', values='value', sort=False)
 
@@ -39,14 +40,15 @@ def _row_of(scores, task: str, metric: str): # from by_session -> texts: ours, r
     "Means of ours, of ridge, of the best other and of the ceiling, and where ours is ahead of ridge; the best is bold."
     ours, ridge, ceiling = _MODELS[task]
     sign, means = -1 if metric == 'crps' else 1, scores.mean()
-    others = [m for m in means.index if m != ridge and not m.startswith(('CalM', 'Ceiling', 'Oracle'))]
-    other = (sign*means[others]).idxmax()
+    others = [m for m in means.index if m != ridge and not m.startswith(('CalM', 'Ceiling', 'VAR 10', *KNOWING))]
+    other = [(sign*means[others]).idxmax()] if others else []
     said = means.map(_short)
-    best = said[(sign*means[[ours, ridge, other]]).idxmax()]
+    best = said[(sign*means[[ours, ridge, *other]]).idxmax()]
     said = said.where(said != best, f'**{best}**')
     top = _short(means[ceiling]) if ceiling in means else '–'
     ahead = (sign*(scores[ours] - scores[ridge]) > 0).sum()
-    return [said[ours], said[ridge], f'{other} {said[other]}', top, f'{ahead} of {len(scores)}']
+    told = ''.join(f'{m} {said[m]}' for m in other) or '–'
+    return [said[ours], said[ridge], told, top, f'{ahead} of {len(scores)}']
 
 def _results_table(figures): # the folder figures/ -> markdown
     "The README's table of results, from the committed scores."

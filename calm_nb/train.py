@@ -76,12 +76,13 @@ def plans(corpus, job: Job, world: int=1) -> list: # Corpus, processes -> of Pla
     (sizes, quantizing), (config, training) = nq_preset(*how), dat_preset(*how)
     inside, outside = list(corpus.sessions('held-in')), list(corpus.sessions('held-out'))
     with torch.device('meta'): nq, dat = NQ(sizes), DAT(replace(config, codes=sizes.codes))
-    frames, traces, trials = round(_mean(_frames(s) for s in inside)), sizes.traces, config.trials
+    frames, traces = round(_mean(_frames(s) for s in inside)), sizes.traces
     quantizing = quantizing.on_data(trace_count(inside), traces*world)
     out = [_Plan('NQ', _size(nq), quantizing.steps, quantizing.steps*world*nq.work(traces, frames))]
     for name, sessions, how in (('DAT', inside, training), ('adapt', outside, adapt_training(training))):
         if not sessions: continue
         tables = sum(s.n_neurons + 1 for s in sessions)*config.dim # a row for each neuron and one for the session
+        trials = config.batch(sessions)
         steps = how.on_data(sum(len(s.of('train')) for s in sessions), trials*world).steps
         work = _mean(dat.work(trials, min(config.neurons, s.n_neurons), -(-_frames(s)//sizes.window)) for s in sessions)
         out.append(_Plan(name, tables + _size(dat)*(name == 'DAT'), steps, steps*world*passes(config)*work))

@@ -23,10 +23,11 @@ PLAN = {
     '05-tseng': ('tseng', (), 90, 60, {}),
     '05-tseng-single': ('tseng', (), 60, 20, dict(protocol='single')),
     '05-sun': ('sun', (), 60, 30, {}),
-    '06-simulation-task': ('simulation', (), 30, 15, {}),
-    '06-atanas': ('atanas', ('05-atanas',), 15, 4, {}),
-    '06-tseng': ('tseng', ('05-tseng',), 90, 60, {}),
-    '06-sun': ('sun', ('05-sun',), 60, 30, {}),
+    '06-simulation-task': ('simulation', (), 60, 30, {}),
+    '06-atanas': ('atanas', ('05-atanas',), 25, 8, {}),
+    '06-tseng': ('tseng', ('05-tseng',), 150, 100, {}),
+    '06-tseng-single': ('tseng', ('05-tseng-single',), 90, 30, dict(protocol='single')),
+    '06-sun': ('sun', ('05-sun',), 100, 50, {}),
     '07-simulation-task': ('simulation', ('05-simulation', '06-simulation-task'), 10, 5, {}),
     '07-atanas': ('atanas', ('06-atanas',), 10, 4, {}),
     '07-tseng': ('tseng', ('06-tseng',), 30, 20, {}),
@@ -36,7 +37,7 @@ PLAN = {
 OPTIONAL = ('04',)  # runs only when it is named: its results are its own
 COUNTED = {'03': ('nq',), '05': ('nq', 'dat', 'adapt', 'forecast'), '06': ('heads',), '08': ('dat',)}  # phases
 SIZES_OF = {'08-tseng': 'ablation', '08-simulation': None,
-            '05-simulation-hard': 'simulation', '05-tseng-single': 'single'}
+            '05-simulation-hard': 'simulation', '05-tseng-single': 'single', '06-tseng-single': 'single'}
 
 scale, seed, root = choose('scale', config['scale'], SCALES), config.get('seed', 0), config.get('root')
 only, datasets, jobs = config.get('only') or [], config.get('datasets') or [], config.get('jobs', 1)

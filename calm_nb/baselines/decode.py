@@ -279,11 +279,19 @@ class _ResidualTCN(nn.Module):
     def __init__(self, inputs, outputs, hidden=64, blocks=4, kernel=5, dropout=.2):
         super().__init__()
         sizes = [(hidden if k else inputs, hidden, kernel, 2**k, dropout) for k in range(blocks)]
+        self.sizes = inputs, outputs, hidden, blocks, kernel, dropout
         self.blocks = nn.Sequential(*(_CausalBlock(*size) for size in sizes))
-        self.read, self.inputs = nn.Linear(hidden, outputs), inputs
+        self.read = nn.Linear(hidden, outputs)
 
     def forward(self, x): return self.read(self.blocks(x.swapaxes(1, 2)).swapaxes(1, 2))
-    def neurons(self, name): return self.inputs
+    def neurons(self, name): return self.sizes[0]
+    # torch refuses to pickle weight norm, and a decoder may come from another process
+    def __reduce__(self): return _tcn_again, (self.sizes, self.state_dict(), self.training)
+
+def _tcn_again(sizes, state, training):
+    with torch.random.fork_rng([]): net = _ResidualTCN(*sizes)
+    net.load_state_dict(state)
+    return net.train(training)
 
 # %% ../../nbs/05b_decode_baselines.ipynb #19426504
 @dataclass(kw_only=True)
