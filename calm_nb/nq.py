@@ -359,11 +359,12 @@ def nq_preset(
         tiny=(NQConfig(dim=32, layers=1, heads=2, codes=32, dropout=0.),
               TrainConfig(steps=150, lr=3e-3, ema=0., eval_every=75, precision='fp32')),
         small=(NQConfig(dim=64, layers=2, heads=4, dropout=.05),
-               TrainConfig(steps=300, epochs=2, lr=1e-3, ema=0., eval_every=100)),
+               TrainConfig(steps=300, epochs=4, lr=1e-3, ema=0., eval_every=100)),
         paper=(NQConfig(traces=1024), TrainConfig(steps=2000, epochs=100, lr=5e-4, ema=0., eval_every=50, patience=8)),
     )[choose('scale', scale, SCALES)]
     if paper: config = replace(config, **PAPER_NQ, window=2 if is_worm(data) else 4)
-    elif scale == 'small': config = replace(config, commit=1., entropy=1., align=.25, tau=(2.5, .3))
+    elif scale == 'small': # these weights are there in half the time
+        config, training = replace(config, commit=1., entropy=1., align=.25, tau=(2.5, .3)), replace(training, epochs=2)
     return config, training
 
 def is_worm(data: str): return data.startswith('atanas') # the released code has sizes of its own for worms
