@@ -146,7 +146,10 @@ def pick(
     scale: str='small', method: str='ours', # of the run: they decide which row is the reference
 ) -> list: # of Variant
     "Variants by name, with the reference rows of their tables; raises ValueError for an unknown name."
-    known = [v for v in VARIANTS if dataset == 'simulation' or v.table != 'alpha-network']
+    def same(v): # nothing of the other method's differs here
+        alike = (configs(u, scale, 0, method, dataset) for u in (v, replace(v, other=())))
+        return v.other and 'estimate' not in v.other and len(set(map(repr, alike))) == 1
+    known = [v for v in VARIANTS if (dataset == 'simulation' or v.table != 'alpha-network') and not same(v)]
     if variants == 'all': return known
     names = [*dict.fromkeys(v.table for v in known), *[v.label for v in known]]
     wanted = [choose('variant', w.strip(), names) for w in variants.split(',')]
@@ -350,8 +353,9 @@ def _minutes(configs, scale, sessions, quantizer=True, smoothing=False): # of `c
     nq_step, dat_step, scores, beside = _SECONDS[scale]
     passes = 1 + (d.sampling if d.w_sampling else 0) + bool(d.w_replace) + .3*(d.coupling in ('both', 'softmax'))
     size = max(1., sessions[0].n_neurons/dict(tiny=12, small=32, paper=200)[scale])*4/c.window
+    size, trials = size*d.batch(sessions)/d.trials, sum(len(s.of('train')) for s in sessions)
     steps = quantizing.on_data(trace_count(sessions), c.traces).steps*nq_step*quantizer
-    steps += training.on_data(sum(len(s.of('train')) for s in sessions), d.trials).steps*dat_step*size*passes
+    steps += training.on_data(trials, d.batch(sessions)).steps*dat_step*size*passes
     return (steps + scores + beside*smoothing)/60
 
 def plan(benches: list, variants: list): # DataFrame: table, variant, seed, trains, minutes

@@ -2,11 +2,11 @@
 
 # %% auto #0
 __all__ = ['VARIABLES', 'LABELS', 'CEILINGS', 'variable_names', 'Targets', 'decode_targets', 'Decoder', 'fit_decoders',
-           'DecodeEvaluation', 'evaluate_decoders', 'evaluate_decoder', 'decoder_errors', 'best_decoder', 'pass_bytes',
-           'trial_features', 'Features', 'pad_trials', 'HeadConfig', 'Head', 'HeadTraining', 'head_preset',
-           'LabelledBatches', 'masked_mse', 'CalMDecoder', 'LabelDecoder', 'label_decoders', 'Ceiling', 'task_corpus',
-           'decode_table', 'decode_results', 'decode_summary', 'decode_tests', 'ceiling_share', 'fewer',
-           'decode_example', 'decoder_color', 'figure_decode']
+           'DecodeEvaluation', 'evaluate_decoders', 'evaluate_decoder', 'best_decoder', 'pass_bytes', 'trial_features',
+           'Features', 'pad_trials', 'HeadConfig', 'Head', 'HeadTraining', 'head_preset', 'LabelledBatches',
+           'masked_mse', 'CalMDecoder', 'LabelDecoder', 'label_decoders', 'Ceiling', 'task_corpus', 'decode_table',
+           'decode_results', 'decode_summary', 'decode_tests', 'ceiling_share', 'fewer', 'decode_example',
+           'decoder_color', 'figure_decode']
 
 # %% ../nbs/05a_heads.ipynb #11a46dab
 import copy, time
@@ -26,7 +26,7 @@ from .core import *
 from .baselines.forecast import SessionBatches, tune
 from .dat import DAT, DATConfig, of_like_length, table_key, table_name
 from .data import Corpus, prepare
-from .forecast import CARD, NAMES, card_of, model_color, paired, panel_letter
+from .forecast import CARD, NAMES, _card, model_color, paired, panel_letter
 from .nq import METHODS, NQ, tokenize
 from .simulation import TaskConfig, simulate_task, task_config
 from .training import (TrainConfig, fingerprint, fit, fit_together, load_pretrained, precision_context,
@@ -178,14 +178,14 @@ def _evaluation(decoder, session, trials, guess):
     def mean(x): return np.where(scored, x, 0).sum(0)/np.where(scored.any(0), scored.sum(0), np.nan)
     scores = dict(r2=mean(by_trial), r2_concat=_concat_r2(truth, guess), mse=mean(errors))
     about = decoder.name, session.name, tuple(decoder.variables), trials
-    return DecodeEvaluation(*about, by_trial, scores, (~scored).sum(0), card_of(decoder, session, _view(decoder)))
+    return DecodeEvaluation(*about, by_trial, scores, (~scored).sum(0), _card(decoder, session, _view(decoder)))
 
 def _view(decoder):
     "How far ahead of a frame a decoder looks, in words: the `estimator` of its rows."
     ahead = getattr(decoder, 'ahead', None)
     return 'whole trial' if ahead is None else f'{ahead} frames ahead'
 
-def decoder_errors(decoders, sessions): # fitted, list of Session -> one dict(mse=…) a decoder
+def _decoder_errors(decoders, sessions): # fitted, list of Session -> one dict(mse=…) a decoder
     "Validation MSE, mean over sessions and variables: a score by which `tune` chooses decoders."
     errors = [[np.nanmean(e.scores['mse']) for e in evaluate_decoders(decoders, s, 'val')] for s in sessions]
     return [dict(mse=float(np.mean(column))) for column in zip(*errors)]
@@ -196,7 +196,7 @@ def best_decoder(
     "Fit decoders of one name on the held-in sessions; the one that their validation trials choose also on the others."
     def together(decoders, sessions): fit_decoders([(d, sessions) for d in decoders])
     tried = [(dict(model=d.name, settings=words), d) for words, d in found.items()]
-    best = tune(tried, held_in, 'mse', decoder_errors, together)
+    best = tune(tried, held_in, 'mse', _decoder_errors, together)
     least = min(row['mse'] for row in best.search)
     for row in best.search: row['kept'] = 'x' if row['mse'] == least else ''
     best.curves = [dict(model=d.name, settings=words, trained=key, step=h['step'], mse=h['score'])

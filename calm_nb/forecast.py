@@ -4,9 +4,9 @@
 __all__ = ['MIN_HORIZON', 'LEVELS', 'KNOWING', 'METRICS', 'CARD', 'NAMES', 'horizon_trials', 'trial_batches', 'Forecast',
            'Forecaster', 'distinct', 'memory_of', 'check_known', 'trial_corr', 'crps', 'rank_histogram', 'coverage',
            'pad_steps', 'find_trials', 'Oracle', 'Observer', 'Metric', 'metric_of', 'Evaluation', 'ask', 'evaluate',
-           'card_of', 'score_table', 'curve_table', 'summary', 'retraining', 'common_metric', 'results', 'stars',
-           'paired_test', 'paired', 'forecast_example', 'model_color', 'draw_traces', 'label_traces', 'draw_bars',
-           'draw_steps', 'figure_forecast', 'figure_forecast_quality', 'panel_letter', 'CalM', 'only', 'calm_for']
+           'score_table', 'curve_table', 'summary', 'retraining', 'common_metric', 'results', 'stars', 'paired_test',
+           'paired', 'forecast_example', 'model_color', 'draw_traces', 'label_traces', 'draw_bars', 'draw_steps',
+           'figure_forecast', 'figure_forecast_quality', 'panel_letter', 'CalM', 'only', 'calm_for']
 
 # %% ../nbs/04c_forecast.ipynb #e28691ae
 import time
@@ -272,11 +272,11 @@ def evaluate(
     estimator = 'point' if forecast.samples is None else f'mean of {len(forecast.samples)}'
     scores = (scores if whole else {}) | counts | shares
     return Evaluation(forecaster.name, session.name, float(session.rate), context, scores, **curves,
-                      card=card_of(forecaster, session, estimator))
+                      card=_card(forecaster, session, estimator))
 
 CARD = ('neurons', 'train_trials', 'method', 'training_seed', 'presentations', 'estimator')
 
-def card_of(model, session, estimator: str='point') -> dict: # Forecaster or decoder, fitted; Session; how it answers
+def _card(model, session, estimator: str='point') -> dict: # Forecaster or decoder, fitted; Session; how it answers
     "CARD of a result: the model's own words first."
     usual = dict(neurons=session.n_neurons, train_trials=len(session.of('train')), method='baseline', training_seed=0,
                  presentations=0, estimator=estimator)
@@ -400,10 +400,11 @@ def paired_test(differences, better: int=1) -> tuple: # one a session; 1: more i
 def paired(
     scores, # DataFrame, from score_table or its csv
     reference: str='CalM', metric: str=None, # a model; None: common_metric
-): # DataFrame: split, model, n, difference, sessions in favour, p, stars
+): # DataFrame: split, model, n, difference, (its sd when both are trained again,) sessions in favour, p, stars
     "The reference against every other model, paired by session (Wilcoxon); raises ValueError for an unknown reference."
     import pandas as pd
     metric, rows = metric or common_metric(scores), []
+    again = retraining(scores, metric).set_index(['split', 'model']).sd if 'training_seed' in scores else {}
     chosen = _over_training(scores[scores.metric == metric])
     if metric.startswith('crps'): chosen = chosen[chosen.model.isin(_spread(scores))]
     choose('reference', reference, chosen.model.unique())
@@ -412,7 +413,11 @@ def paired(
         for model in [m for m in part.model.unique() if m not in (reference, *KNOWING)]:
             d = (wide[reference] - wide[model]).dropna()
             rows.append((split, model, *paired_test(d, metric_of(metric).better)))
-    return pd.DataFrame(rows, columns=['split', 'model', 'n', f'{reference} − model', 'in favour', 'p', ''])
+    table = pd.DataFrame(rows, columns=['split', 'model', 'n', f'{reference} − model', 'in favour', 'p', ''])
+    if not len(again): return table
+    both = [[again.get((split, m), 0.) for m in (reference, model)] for split, model in zip(table.split, table.model)]
+    table.insert(4, 'sd retrained', np.hypot(*np.transpose(both)))
+    return table
 
 # %% ../nbs/04c_forecast.ipynb #fc22a069
 def forecast_example(
