@@ -15,6 +15,7 @@ PLAN = {
     '03-simulation': ('simulation', (), 4, 2, {}),
     '03-atanas': ('atanas', (), 3, 2, {}),
     '03-tseng': ('tseng', (), 15, 10, {}),
+    '03-tseng-paper': ('tseng', (), 15, 10, dict(method='paper')),
     '03-sun': ('sun', (), 10, 5, {}),
     '04-simulation': ('simulation', (), 12, 20, {}),
     '05-simulation': ('simulation', (), 23, 8, {}),
@@ -31,12 +32,13 @@ PLAN = {
     '07-simulation-task': ('simulation', ('05-simulation', '06-simulation-task'), 10, 5, {}),
     '07-atanas': ('atanas', ('06-atanas',), 10, 4, {}),
     '07-tseng': ('tseng', ('06-tseng',), 30, 20, {}),
+    '07-tseng-paper': ('tseng', ('06-tseng',), 30, 20, dict(method='paper')),
     '07-sun': ('sun', ('06-sun',), 20, 15, {}),
     '08-simulation': ('simulation', ('05-simulation',), 150, 25, {}),
     '08-tseng': ('tseng', ('05-tseng',), 300, 30, {})}
 OPTIONAL = ('04',)  # runs only when it is named: its results are its own
 COUNTED = {'03': ('nq',), '05': ('nq', 'dat', 'adapt', 'forecast'), '06': ('heads',), '08': ('dat',)}  # phases
-SIZES_OF = {'08-tseng': 'ablation', '08-simulation': None,
+SIZES_OF = {'03-tseng-paper': 'tseng', '08-tseng': 'ablation', '08-simulation': None,
             '05-simulation-hard': 'simulation', '05-tseng-single': 'single', '06-tseng-single': 'single'}
 
 scale, seed, root = choose('scale', config['scale'], SCALES), config.get('seed', 0), config.get('root')
