@@ -12,11 +12,12 @@ from pathlib import Path
 import matplotlib.pyplot as plt, numpy as np, pandas as pd, seaborn as sns, torch
 from .core import *
 from .data import Corpus
-from .datasets import find_dataset, load
-from .nq import changed, corpus_key, nq_for, nq_preset, perplexity, reconstruction, tokenize
+from .datasets import load, single_sessions
+from .nq import (METHODS, changed, corpus_key, nq_for, nq_preset, perplexity, reconstruction, tokenize,
+                        trace_count)
 from .dat import dat_for, dat_preset
-from .forecast import (CalM, Forecast, Oracle, evaluate, horizon_trials, metric_of, paired_test, trial_batches,
-                              trial_corr)
+from .forecast import (CARD, CalM, Forecast, Oracle, evaluate, horizon_trials, metric_of, paired_test,
+                              trial_batches, trial_corr)
 from .baselines.forecast import baseline
 from .decode import CalMDecoder, Features, evaluate_decoder, head_preset, task_corpus
 
@@ -28,13 +29,26 @@ class Variant:
     table: str         # it belongs to, in TABLES
     nq: dict = field(default_factory=dict)       # fields of NQConfig
     dat: dict = field(default_factory=dict)      # fields of DATConfig
-    training: dict = field(default_factory=dict) # arguments of train_dat
     data: dict = field(default_factory=dict)     # arguments of ablation_corpus
     samples: int = None # the first so many of _FUTURES sampled futures; 0: the greedy one; None: the scale's number
     base: bool = False  # the row others are compared with; in a table without one, the row that is the preset
+    method: str = None  # whose preset it changes, 'ours' or 'paper'; None: that of the run
+    other: tuple = ()   # of _DIFFERENCES, taken from the other method
+    times: float = 1.   # of the length of training
 
     @property
     def label(self): return f'{self.table}/{self.name}'
+
+_DIFFERENCES = { # of the two methods: name -> part of `configs`: its fields; none named: all of them
+    'quantizer': dict(nq=()),
+    'initial sd': dict(dat=('identity_sd',)),
+    'token embeddings': dict(dat=('atlas',)),
+    'neuron axis': dict(dat=('coupling',)),
+    'tokenisation': dict(dat=('offsets',)),
+    'Eqs. 12 and 13': dict(dat=('w_sampling', 'w_replace', 'drawn')),
+    'averaged weights': dict(training=('ema',)),
+    'estimate': {}, # the mean of samples, or the greedy future
+    'sizes': dict(dat=('dim', 'layers', 'hidden', 'dropout', 'silence', 'trials'), training=('steps', 'eval_every'))}
 
 _FUTURES = 64 # sampled futures that the rows of table `samples` share
 
@@ -47,16 +61,25 @@ TABLES = { # name -> what it asks
     'samples': 'Mean of S sampled futures',
     'codes': 'Size K of the vocabulary',
     'window': 'Frames L of a token',
-    'coupling': 'Neuron axis'}
+    'coupling': 'Neuron axis',
+    'method': "Ours, with one choice of the paper's",
+    'method-back': "The paper's, with one choice of ours"}
 
 def _rows(table, **rows): return [Variant(name, table, **changes) for name, changes in rows.items()]
 
 def _alpha(a, **data): return dict(data=dict(data, alpha=a), base=a == .15)
 
+def _one_by_one(table, method, whose):
+    "From one method to the other: as it is, trained longer, with each choice of the other, the other."
+    rows = {method: dict(base=True), 'twice as long': dict(times=2.)}
+    rows |= {f'{whose} {name}': dict(other=(name,)) for name in _DIFFERENCES}
+    return [*_rows(table, **{k: dict(v, method=method) for k, v in rows.items()}),
+            *_rows(table, **{m: dict(method=m) for m in METHODS if m != method})]
+
 def _perturbed(w_sampling, w_replace, **more): return dict(dat=dict(w_sampling=w_sampling, w_replace=w_replace), **more)
 
 VARIANTS = [
-    *_rows('alpha', **{f'α = {a:.2f}': _alpha(a, task=True) for a in (.15, .6, 1.)}),
+    *_rows('alpha', **{f'α = {a:.2f}': _alpha(a, single=True) for a in (.15, .6, 1.)}),
     *_rows('alpha-network', **{f'α = {a:.2f}': _alpha(a) for a in (.15, .6, 1.)}),
     *_rows('nq', **{'all losses': {}, 'no AR loss': dict(nq=dict(ar=0., align=0.)),
                     'no Gumbel entropy': dict(nq=dict(entropy=0.)),
@@ -69,51 +92,68 @@ VARIANTS = [
     *_rows('samples', **{f'S = {s}': dict(samples=s) for s in (1, 4, 8, 16, 32, 64)}),
     *_rows('codes', **{f'K = {k}': dict(nq=dict(codes=k)) for k in (32, 64, 128, 256)}),
     *_rows('window', **{f'L = {l}': dict(nq=dict(window=l)) for l in (2, 4, 8)}),
-    *_rows('coupling', **{c: dict(dat=dict(coupling=c)) for c in ('none', 'softmax', 'signed', 'both')})]
+    *_rows('coupling', **{c: dict(dat=dict(coupling=c)) for c in ('none', 'softmax', 'signed', 'both')}),
+    *_one_by_one('method', 'ours', "paper's"), *_one_by_one('method-back', 'paper', 'our')]
 
 # %% ../nbs/07a_variants.ipynb #e0db3f0d
 @dataclass(frozen=True)
 class _Length:
     "How long the rows of an ablation train, on how many sessions, and how they are scored."
-    nq: int       # steps of the quantizer
-    dat: int      # steps of the transformer
+    share: float  # of the preset's training
     sessions: int # trained together
     samples: int  # futures of a forecast
 
-ABLATION = dict(tiny=_Length(nq=60, dat=30, sessions=2, samples=4),
-                small=_Length(nq=120, dat=160, sessions=2, samples=8),
-                paper=_Length(nq=2000, dat=3000, sessions=12, samples=32))
+ABLATION = dict(tiny=_Length(share=.4, sessions=2, samples=4), small=_Length(share=.4, sessions=2, samples=8),
+                paper=_Length(share=.25, sessions=12, samples=32))
+_SINGLES = 3 # sessions of the table of α, as in the paper
+
+def _preset(scale, method, data):
+    both = nq_preset(scale, method, data) + dat_preset(scale, method, data)
+    return dict(zip(('nq', 'quantizing', 'dat', 'training'), both))
 
 def configs(
     variant: Variant, scale: str, # one of SCALES
     seed: int=0, # of the training
+    method: str='ours', data: str='', # of the run; name of a data set that may have settings of its own
+    share: float=None, # of the preset's training; None: the scale's
 ) -> tuple: # NQConfig, its TrainConfig, DATConfig, its TrainConfig
-    "The scale's preset with the variant's fields and the ablation's lengths; raises TypeError for an unknown field."
-    length = ABLATION[choose('scale', scale, SCALES)]
-    def shorter(t, steps): return replace(t, steps=steps, eval_every=steps, seed=seed, log_seconds=0.)
-    (nq, nq_training), (dat, dat_training) = nq_preset(scale), dat_preset(scale)
-    return (replace(nq, **variant.nq), shorter(nq_training, length.nq),
-            replace(dat, **variant.dat), shorter(dat_training, length.dat))
+    "The scale's preset with the variant's fields and the ablation's length; raises TypeError for an unknown field."
+    share = (share or ABLATION[choose('scale', scale, SCALES)].share)*variant.times
+    method = variant.method or method
+    parts, there = (_preset(scale, m, data) for m in (method, METHODS[method == 'ours']))
+    for part, names in (each for k in variant.other for each in _DIFFERENCES[k].items()):
+        parts[part] = replace(parts[part], **{k: getattr(there[part], k) for k in names or vars(there[part])})
+    def shorter(t):
+        steps = round(share*t.steps)
+        return replace(t, steps=steps, epochs=share*t.epochs, eval_every=steps, seed=seed, log_seconds=0.)
+    return (replace(parts['nq'], **variant.nq), shorter(parts['quantizing']),
+            replace(parts['dat'], **variant.dat), shorter(parts['training']))
 
-def reference(table: str, scale: str) -> Variant: # of TABLES, of SCALES
+def reference(
+    table: str, scale: str, # of TABLES, of SCALES
+    method: str='ours', data: str='', # of the run; name of the data set
+) -> Variant:
     "The row the others of a table are compared with: the one marked `base`, else the one that changes nothing here."
     rows = [v for v in VARIANTS if v.table == choose('table', table, TABLES)]
-    plain = configs(Variant('preset', table), scale)
-    same = [v for v in rows if configs(v, scale) == plain and not v.training and not v.data]
+    plain = configs(Variant('preset', table), scale, 0, method, data)
+    same = [v for v in rows if configs(v, scale, 0, method, data) == plain and not v.data]
     return next((v for v in rows if v.base), None) or same[0]
 
 # %% ../nbs/07a_variants.ipynb #cea55c9b
 def pick(
     variants: str='all', # 'all', or names of tables and 'table/variant', separated by commas
     dataset: str='simulation', # other data have one table of α
-    scale: str='small', # one of SCALES: it decides which row is the reference
+    scale: str='small', method: str='ours', # of the run: they decide which row is the reference
 ) -> list: # of Variant
     "Variants by name, with the reference rows of their tables; raises ValueError for an unknown name."
-    known = [v for v in VARIANTS if dataset == 'simulation' or v.table != 'alpha-network']
+    def same(v): # nothing of the other method's differs here
+        alike = (configs(u, scale, 0, method, dataset) for u in (v, replace(v, other=())))
+        return v.other and 'estimate' not in v.other and len(set(map(repr, alike))) == 1
+    known = [v for v in VARIANTS if (dataset == 'simulation' or v.table != 'alpha-network') and not same(v)]
     if variants == 'all': return known
     names = [*dict.fromkeys(v.table for v in known), *[v.label for v in known]]
     wanted = [choose('variant', w.strip(), names) for w in variants.split(',')]
-    wanted += [reference(w.split('/')[0], scale).label for w in wanted]
+    wanted += [reference(w.split('/')[0], scale, method, dataset).label for w in wanted]
     return [v for v in known if v.table in wanted or v.label in wanted]
 
 # %% ../nbs/07a_variants.ipynb #8007d73d
@@ -123,19 +163,22 @@ def ablation_corpus(
     dataset: str, # a name calm_nb.datasets.load knows
     scale: str, seed: int=0, # of the data
     root=None, standin: bool=False, # folder of the recordings; synthetic files
-    sessions: int=None, # how many; None: what the scale has
-    task: bool=False, # of the simulation, the one with behaviour
-    **options, # of the loader: alpha
+    sessions: int=None, # how many; None: what the scale has, or the paper's three
+    single: bool=False, # sessions with behaviour that get models of their own
+    only: str=None, # one of these
+    **options, # of the loader: alpha and the reader's
 ) -> Corpus: # all held in
     "The sessions an ablation runs on, named like the data set, or 'simulation-task'."
-    n = sessions or ABLATION[scale].sessions
-    if dataset == 'simulation' and not task: return load('simulation', scale=scale, seed=seed, sessions=n, **options)
+    n = sessions or (_SINGLES if single else ABLATION[scale].sessions)
+    options |= dict(scale=scale, seed=seed)
+    if dataset == 'simulation' and not single: return load('simulation', sessions=n, **options)
     if dataset == 'simulation':
-        name, corpus = 'simulation-task', task_corpus(scale, seed, animals=_ANIMALS[:n], held_out=0, **options)
+        corpus = task_corpus(animals=_ANIMALS[:n], held_out=0, **options)
+        corpus.name, names = 'simulation-task', [only] if only else corpus.names
     else:
-        name = find_dataset(dataset, root, standin)
-        corpus = load(dataset, root, standin, scale=scale, seed=seed, **options)
-    return Corpus(name, {s: corpus.makers[s] for s in corpus.held_in[:n]})
+        corpus = load(dataset, root, standin, **options)
+        names = [only] if only else single_sessions(corpus, dataset, n) if single else corpus.held_in[:n]
+    return Corpus(corpus.name, {s: corpus.makers[s] for s in names})
 
 def _frames_asked(corpus, context=40, ragged=24): # frames shown; forecast, where trials differ in length
     "Frames that every row forecasts: the rest of the trial where all are equally long."
@@ -153,6 +196,11 @@ class _Remembering:
     kept: dict = field(default_factory=dict, repr=False) # question -> Forecast
     name = property(lambda self: self.inner.name)
 
+    @property
+    def card(self): # of a table: see calm_nb.forecast.CARD
+        own = getattr(self.inner, 'card', {})
+        return own | dict(estimator=f'mean of {self.first}') if self.first else own
+
     def forecast(self, context, horizon, session):
         key = session.name, horizon, np.ascontiguousarray(context).tobytes()
         if key not in self.kept: self.kept[key] = self.inner.forecast(context, horizon, session)
@@ -164,10 +212,9 @@ def _nq_scores(nq, session): # NQ, Session -> recon, codes, perplexity on the te
     counts = np.bincount(tokens, minlength=nq.config.codes)
     return dict(recon=reconstruction(nq, session), codes=int((counts > 0).sum()), perplexity=perplexity(counts))
 
-def _forecast_scores(forecaster, session, horizon, context=40): # frames -> score: number
-    "Chapter 05's scores of a forecaster on the test trials."
-    found = evaluate(forecaster, session, context=context, horizon=horizon).scores
-    return {k: float(found[k]) for k in FORECAST}
+def _corr(forecaster, session, horizon, context=40): # frames -> number
+    "Chapter 05's correlation of a forecaster on the test trials."
+    return float(evaluate(forecaster, session, context=context, horizon=horizon).scores['corr'])
 
 def _raw_corr(forecaster, session, raw, horizon, context=40): # fitted on the Session; the same with alpha = 1; frames
     "Correlation of the forecast with the unsmoothed trace of the same trials; raises ValueError for other trials."
@@ -180,7 +227,7 @@ def _raw_corr(forecaster, session, raw, horizon, context=40): # fitted on the Se
     return float(np.concatenate(parts).mean())
 
 # %% ../nbs/07a_variants.ipynb #c9937ed2
-_VERSION = 1  # raise it when a change to this module makes kept scores wrong
+_VERSION = 2  # raise it when a change to this module makes kept scores wrong
 
 @dataclass
 class Bench:
@@ -188,6 +235,8 @@ class Bench:
     make: object         # (**data) -> Corpus
     scale: str           # one of SCALES
     seed: int = 0        # of the training
+    method: str = 'ours' # whose preset the rows change, or 'paper'
+    share: float = None  # of the preset's training; None: the scale's
     context: int = 40    # frames shown
     folder: Path = None  # of the scores; None: the run folder
     variables: tuple = () # behaviours that the table of α decodes
@@ -203,48 +252,75 @@ class Bench:
         "The sessions of a variant."
         return self.once(('corpus', json.dumps(data)), lambda: self.make(**data))
 
+    def configs(self, variant):
+        "Sizes and training of a variant's models, as `configs` gives them."
+        data = self.corpus(**variant.data).name
+        return configs(variant, self.scale, self.seed, self.method, data, self.share)
+
+    def parts(self, variant) -> list: # of Variant
+        "One variant for each session that gets models of its own; elsewhere the variant itself."
+        if not variant.data.get('single') or 'only' in variant.data: return [variant]
+        names = self.corpus(**variant.data).names
+        return [replace(variant, data=variant.data | dict(only=s)) for s in names]
+
     def key(self, variant, *more):
         "Names everything the models of a variant depend on."
-        about = [corpus_key(self.corpus(**variant.data)), *map(changed, configs(variant, self.scale, self.seed))]
-        return config_key([*about, variant.training, self.context, *more], _VERSION)
+        about = [corpus_key(self.corpus(**variant.data)), *map(changed, self.configs(variant))]
+        return config_key([*about, self.context, *more], _VERSION)
+
+    def nq_key(self, variant):
+        "Names everything the quantizer of a variant depends on."
+        sizes, training = self.configs(variant)[:2]
+        return 'nq', config_key([corpus_key(self.corpus(**variant.data)), changed(sizes), changed(training)], _VERSION)
 
     def models(self, variant):
         "The variant's quantizer and transformer: of this process, of the run folder, or trained now."
-        nq_config, nq_training, config, training = configs(variant, self.scale, self.seed)
+        nq_config, nq_training, config, training = self.configs(variant)
         corpus = self.corpus(**variant.data)
-        nq_key = 'nq', config_key([corpus_key(corpus), changed(nq_config), changed(nq_training)], _VERSION)
-        nq = self.once(nq_key, lambda: nq_for(corpus, self.scale, self.seed, nq_config, nq_training))
+        nq = self.once(self.nq_key(variant), lambda: nq_for(corpus, self.scale, self.seed, nq_config, nq_training))
         def train():
             self.trained.append(variant.label)
-            options = dict(context=self.context, **variant.training)
-            return dat_for(corpus, nq, self.scale, self.seed, config, training, **options)
+            return dat_for(corpus, nq, self.scale, self.seed, config, training, context=self.context)
         return nq, self.once(('dat', self.key(variant)), train)
 
+    def draws(self, variant): # futures of a forecast; 0: the greedy one
+        if variant.samples is not None: return variant.samples
+        greedy = (variant.method or self.method) == 'paper'
+        return 0 if greedy != ('estimate' in variant.other) else ABLATION[self.scale].samples
+
     def scores(self, variant):
-        "session -> score -> number, of a variant's models."
+        "session -> its card and scores, of a variant's models."
         nq, dat = self.models(variant)
-        corpus, length = self.corpus(**variant.data), ABLATION[self.scale]
-        def make(draws): return _Remembering(CalM(nq, dat, samples=draws, seed=self.seed).remember(corpus))
+        corpus, method, out = self.corpus(**variant.data), variant.method or self.method, {}
+        def make(draws):
+            return _Remembering(CalM(nq, dat, samples=draws, seed=self.seed, method=method).remember(corpus))
         if variant.samples:
             calm = replace(self.once(('futures', self.key(variant)), lambda: make(_FUTURES)), first=variant.samples)
-        else: calm = make(length.samples if variant.samples is None else 0)  # its answers are forgotten with it
+        else: calm = make(self.draws(variant))  # its answers are forgotten with it
         horizon = _frames_asked(corpus, self.context)
-        out = {s.name: _nq_scores(nq, s) | _forecast_scores(calm, s, horizon, self.context) for s in corpus}
         beside = _beside(self, variant, calm, horizon) if 'alpha' in variant.data else {}
-        return {name: found | beside.get(name, {}) for name, found in out.items()}
+        for s in corpus:
+            found = evaluate(calm, s, context=self.context, horizon=horizon)
+            scores = _nq_scores(nq, s) | {k: float(found.scores[k]) for k in FORECAST} | beside.get(s.name, {})
+            out[s.name] = dict(card=found.card, scores=scores)
+        return out
 
-    def run(self, variant: Variant): # DataFrame: dataset, scale, table, variant, session, seed, metric, value
+    def run(self, variant: Variant): # DataFrame: dataset, scale, table, variant, session, seed, CARD, metric, value
         "Scores of a variant, from its file or made now: a row a session and score."
-        name, length = self.corpus(**variant.data).name, ABLATION[self.scale]
+        parts = self.parts(variant)
+        if len(parts) > 1: return pd.concat(map(self.run, parts), ignore_index=True)
+        variant, = parts
+        name = self.corpus(**variant.data).name
         folder = self.folder or run_folder(name, self.scale, self.seed, 'ablation')
         extra = [variant.table, self.variables] if 'alpha' in variant.data else []
-        path = Path(folder)/f'{self.key(variant, variant.samples, length.samples, extra)}.json'
+        asked = variant.samples, self.draws(variant), variant.method or self.method, extra
+        path = Path(folder)/f'{self.key(variant, *asked)}.json'
         if not path.exists():
             start, found = time.perf_counter(), self.scores(variant)
             write_json(dict(variant=variant.label, seconds=time.perf_counter() - start, scores=found), path)
-        rows = [(name, self.scale, variant.table, variant.name, s, self.seed, k, float(v))
-                for s, scores in read_json(path)['scores'].items() for k, v in scores.items()]
-        return pd.DataFrame(rows, columns='dataset scale table variant session seed metric value'.split())
+        about = dict(dataset=name, scale=self.scale, table=variant.table, variant=variant.name)
+        return pd.DataFrame([about | dict(session=s, seed=self.seed) | found['card'] | dict(metric=k, value=float(v))
+                             for s, found in read_json(path)['scores'].items() for k, v in found['scores'].items()])
 
 def _beside(bench, variant, calm, horizon): # -> session -> score -> number
     "What stands beside a row of α: forecasters of the same target, the unsmoothed target, decoding."
@@ -261,7 +337,7 @@ def _beside(bench, variant, calm, horizon): # -> session -> score -> number
         decoder = CalMDecoder(features, bench.variables, 'glu', scale=scale, seed=seed).fit(corpus)
     out = {}
     for s in corpus:
-        out[s.name] = {f'{k}_corr': _forecast_scores(m, s, horizon, context)['corr'] for k, m in models.items()}
+        out[s.name] = {f'{k}_corr': _corr(m, s, horizon, context) for k, m in models.items()}
         out[s.name] |= {f'{k}_raw_corr': _raw_corr(m, s, raw[s.name], horizon, context)
                         for k, m in (dict(calm=calm) | models).items()}
         if decoder: out[s.name]['r2'] = float(np.nanmean(evaluate_decoder(decoder, s).scores['r2']))
@@ -271,37 +347,41 @@ def _beside(bench, variant, calm, horizon): # -> session -> score -> number
 _SECONDS = dict( # a step of the quantizer, of the transformer; scores of a row; what stands beside a row of α
     tiny=(.02, .05, 1., 3.), small=(.13, .25, 45., 100.), paper=(.1, .12, 60., 300.))
 
-def _minutes(variant, scale, neurons, quantizer=True): # neurons of a session; whether the quantizer is trained too
-    "About how long a variant trains and is scored."
-    c, nq_training, d, training = configs(variant, scale)
+def _minutes(configs, scale, sessions, quantizer=True, smoothing=False): # of `configs`; whether it is trained, too
+    "About how long a variant trains and is scored; a table of α has more beside it."
+    c, quantizing, d, training = configs
     nq_step, dat_step, scores, beside = _SECONDS[scale]
     passes = 1 + (d.sampling if d.w_sampling else 0) + bool(d.w_replace) + .3*(d.coupling in ('both', 'softmax'))
-    size = max(1., neurons/dict(tiny=12, small=32, paper=200)[scale])*4/c.window
-    steps = quantizer*nq_training.steps*nq_step + training.steps*dat_step*size*passes
-    return (steps + scores + beside*('alpha' in variant.data))/60
+    size = max(1., sessions[0].n_neurons/dict(tiny=12, small=32, paper=200)[scale])*4/c.window
+    size, trials = size*d.batch(sessions)/d.trials, sum(len(s.of('train')) for s in sessions)
+    steps = quantizing.on_data(trace_count(sessions), c.traces).steps*nq_step*quantizer
+    steps += training.on_data(trials, d.batch(sessions)).steps*dat_step*size*passes
+    return (steps + scores + beside*smoothing)/60
 
 def plan(benches: list, variants: list): # DataFrame: table, variant, seed, trains, minutes
     "What is still to be trained, in order: a quantizer or a transformer that an earlier row has is counted once."
     rows, seen = [], set()
-    for bench in benches:
-        for v in variants:
-            of_nq = Variant(v.name, v.table, nq=v.nq, data=v.data)
-            keys = {'quantizer': bench.key(of_nq, 'nq'), 'transformer': bench.key(v)}
-            new = [k for k in keys.items() if k not in seen]
-            seen |= set(new)
-            trains = [k for k, _ in new]
-            neurons = bench.corpus(**v.data)[0].n_neurons
-            cost = _minutes(v, bench.scale, neurons, 'quantizer' in trains) if 'transformer' in trains else 0.
-            rows.append((v.table, v.name, bench.seed, ' + '.join(trains) or 'nothing', cost))
+    for bench, v in [(b, part) for b in benches for v in variants for part in b.parts(v)]:
+        keys = {'quantizer': bench.nq_key(v), 'transformer': bench.key(v)}
+        trains, cost = [k for k, key in keys.items() if key not in seen], 0.
+        seen |= set(keys.values())
+        if 'transformer' in trains:
+            sessions = list(bench.corpus(**v.data))
+            cost = _minutes(bench.configs(v), bench.scale, sessions, 'quantizer' in trains, 'alpha' in v.data)
+        name = ', '.join([v.name, *filter(None, [v.data.get('only')])])
+        rows.append((v.table, name, bench.seed, ' + '.join(trains) or 'nothing', cost))
     return pd.DataFrame(rows, columns=['table', 'variant', 'seed', 'trains', 'minutes'])
 
 # %% ../nbs/07a_variants.ipynb #8e9d7a09
+def _reference_of(rows): # of one table -> name
+    first = rows.iloc[0]
+    return reference(first.table, first.scale, first.get('method', 'ours'), first.dataset).name
+
 def differences(
     scores, # DataFrame, from Bench.run or its csv
 ): # DataFrame: the same rows, of tables that have their reference row, with its name and the difference to it
     "Every score less that of its table's reference row in the same session and seed."
-    kinds = scores[['table', 'scale']].drop_duplicates()
-    bases = {t: reference(t, scale).name for t, scale in zip(kinds.table, kinds.scale)}
+    bases = {t: _reference_of(rows) for t, rows in scores.groupby('table')}
     keys = ['table', 'scale', 'metric', 'session', 'seed']
     base = scores[scores.variant == scores.table.map(bases)][[*keys, 'variant', 'value']]
     both = scores.merge(base.rename(columns=dict(variant='reference')), on=keys, suffixes=('', '_there'))
@@ -326,7 +406,8 @@ _QUANTIZED = ('recon', 'codes', 'perplexity', 'corr', 'crps')
 COLUMNS = { # scores a table shows
     'alpha': (*_RIVALS, 'r2', 'calm_raw_corr', 'poco_raw_corr', 'var_raw_corr'),
     'alpha-network': (*_RIVALS, 'oracle_corr', 'calm_raw_corr', 'poco_raw_corr', 'var_raw_corr', 'oracle_raw_corr'),
-    'nq': _QUANTIZED, 'codes': _QUANTIZED, 'window': ('recon', 'corr', 'crps')}
+    'nq': _QUANTIZED, 'codes': _QUANTIZED, 'window': ('recon', 'corr', 'crps'),
+    **dict.fromkeys(('method', 'method-back'), ('recon', *FORECAST))}
 
 def ablation_table(
     scores, table: str, # from Bench.run or its csv; in TABLES
@@ -338,7 +419,7 @@ def ablation_table(
     def text(values): return mean_sd(values, digits if values.abs().max() < 10 else 0)
     wide = part.groupby(['variant', 'metric'], sort=False).value.agg(text).unstack()
     wide = wide.reindex(index=part.variant.unique(), columns=columns)
-    tests, base = against_reference(part).set_index('variant'), reference(table, part.scale.iloc[0]).name
+    tests, base = against_reference(part).set_index('variant'), _reference_of(part)
     forms = {'difference': '{:+.3f}', 'in favour': '{}', 'p': '{:.3g}', 'least p': '{:.3g}'}
     for column, form in forms.items():
         found = tests[column].map(form.format).reindex(wide.index, fill_value='–')
@@ -347,7 +428,8 @@ def ablation_table(
     for c in columns:
         told = [PUBLISHED.get((table, v, c)) for v in wide.index]
         if any(told): wide[f'{c}, paper'] = [f'{x[0]:.3f} ± {x[1]:.3f}' if x else '–' for x in told]
-    return wide.reset_index()
+    cards = part.groupby('variant')[[c for c in CARD[2:] if c in part and c != 'training_seed']].first()
+    return wide.join(cards.loc[:, cards.nunique() > 1]).reset_index()
 
 def beside_paper(scores): # from Bench.run -> DataFrame, a row a published difference
     "Every published difference to a reference row, and ours."

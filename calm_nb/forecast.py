@@ -400,10 +400,11 @@ def paired_test(differences, better: int=1) -> tuple: # one a session; 1: more i
 def paired(
     scores, # DataFrame, from score_table or its csv
     reference: str='CalM', metric: str=None, # a model; None: common_metric
-): # DataFrame: split, model, n, difference, sessions in favour, p, stars
+): # DataFrame: split, model, n, difference, (its sd when both are trained again,) sessions in favour, p, stars
     "The reference against every other model, paired by session (Wilcoxon); raises ValueError for an unknown reference."
     import pandas as pd
     metric, rows = metric or common_metric(scores), []
+    again = retraining(scores, metric).set_index(['split', 'model']).sd if 'training_seed' in scores else {}
     chosen = _over_training(scores[scores.metric == metric])
     if metric.startswith('crps'): chosen = chosen[chosen.model.isin(_spread(scores))]
     choose('reference', reference, chosen.model.unique())
@@ -412,7 +413,11 @@ def paired(
         for model in [m for m in part.model.unique() if m not in (reference, *KNOWING)]:
             d = (wide[reference] - wide[model]).dropna()
             rows.append((split, model, *paired_test(d, metric_of(metric).better)))
-    return pd.DataFrame(rows, columns=['split', 'model', 'n', f'{reference} − model', 'in favour', 'p', ''])
+    table = pd.DataFrame(rows, columns=['split', 'model', 'n', f'{reference} − model', 'in favour', 'p', ''])
+    if not len(again): return table
+    both = [[again.get((split, m), 0.) for m in (reference, model)] for split, model in zip(table.split, table.model)]
+    table.insert(4, 'sd retrained', np.hypot(*np.transpose(both)))
+    return table
 
 # %% ../nbs/04c_forecast.ipynb #fc22a069
 def forecast_example(

@@ -5,9 +5,10 @@ __all__ = ['ITEMS', 'Step', 'root_of', 'record_of', 'intact', 'threads', 'machin
            'Ours', 'reading', 'write_report', 'redraw', 'pages', 'command_of', 'main']
 
 # %% ../nbs/09_paper.ipynb #56ea3cf2
-import argparse, ast, contextlib, hashlib, importlib.metadata, importlib.util, itertools, json, os, platform, re
+import argparse, ast, contextlib, hashlib, importlib.metadata, importlib.util, json, os, platform, re
 import shlex, shutil, subprocess, sys, time
 from dataclasses import asdict, dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
 
@@ -261,7 +262,8 @@ def published() -> list: # of Published
                      single='-single'*(tseng and single))
         shared = {k: r[k] for k in ('row', 'column', 'value', 'sd', 'dataset', 'unit')}
         place = _filled(_REPORT['places'][r['study']], words)
-        if place['rows'].get('model') == 'CalM': place['rows']['model'] = 'CalM-paper', 'CalM' # the first found counts
+        model = place['rows'].get('model', '') # of two the first found counts
+        if model.startswith('CalM'): place['rows']['model'] = model.replace('CalM', 'CalM-paper'), model
         found.append(Published(**shared | dict(item=r['table'], sessions=r['n']) | place))
     return found
 
@@ -277,7 +279,8 @@ class Ours:
     scale: str
     file: str      # below figures/
     method: str = '' # of CalM, 'paper' or 'ours'; 'baseline'
-    how: str = ''    # presentations of training trials, estimator
+    how: str = ''    # what the rows say of the training: 'method ours, mean of 32, 64,000 presentations'
+    names: tuple = () # of the sessions
     kind = property(lambda self: _kind_of(self.label))
 
 def _kind_of(label): # of a folder of results
@@ -298,28 +301,44 @@ def _rows_of(table, rows):
     return table
 
 # %% ../nbs/09_paper.ipynb #d0e784a6
-def _ours_of(p: Published, figures): # folder -> Ours or None
-    "Our number for a published one: on its own data before anything else, at scale paper before small."
-    for label, scale in itertools.product((p.label, *p.others), ('paper', 'small')):
-        table = _read_csvs(Path(figures)/f'{label}-{scale}', p.file)
-        part = None if table is None else _rows_of(table, p.rows).dropna(subset=[p.measure])
-        if part is None or part.empty: continue
-        by = ['session', 'seed'] if _kind_of(label) != 'recordings' else ['session']
-        by = [c for c in by if c in part and p.measure == 'value']
-        values = part.groupby(by)[p.measure].mean() if by else part[p.measure]
-        sd, n = values.std(ddof=1), len(values)
-        if not by and {'sd', 'n'} <= set(part): sd, n = part.sd.mean(), int(part.n.sum())
-        seeds = tuple(sorted(map(int, part.seed.unique()))) if 'seed' in part else ()
-        place = _data_of(part, label), scale, f'{label}-{scale}/{p.file}'
-        return Ours(float(values.mean()), float(sd), n, seeds, *place, *_made_by(part))
+def _places(label):
+    "Scales and folders of a label: scale paper first, then the paper's number of neurons, then its method."
+    for scale in ('paper', 'small'):
+        sized = [f'{label}-n200']*(label == 'simulation' and scale == 'small')
+        yield from ((scale, f'{name}{method}-{scale}') for name in (*sized, label) for method in ('-paper', ''))
+
+def _all_ours(p: Published, figures): # folder -> iterator of Ours
+    "Our numbers for a published one, one a data set: on its own data alone, or on each of the others."
+    for label in (p.label, *p.others):
+        found = (_ours_in(p, Path(figures)/folder, label, scale) for scale, folder in _places(label))
+        if ours := next(filter(None, found), None):
+            yield ours
+            if label == p.label: return
+
+def _ours_of(p, figures): return next(_all_ours(p, figures), None)
+
+def _ours_in(p, folder, label, scale): # -> Ours, None where the folder has no such rows
+    table = _read_csvs(folder, p.file)
+    part = None if table is None else _rows_of(table, p.rows).dropna(subset=[p.measure])
+    if part is None or part.empty: return None
+    by = ['session', 'seed'] if _kind_of(label) != 'recordings' else ['session']
+    by = [c for c in by if c in part and p.measure == 'value']
+    values = part.groupby(by)[p.measure].mean() if by else part[p.measure]
+    sd, n = values.std(ddof=1), len(values)
+    if not by and {'sd', 'n'} <= set(part): sd, n = part.sd.mean(), int(part.n.sum())
+    seeds = tuple(sorted(map(int, part.seed.unique()))) if 'seed' in part else ()
+    place, names = (_data_of(part, label), scale, f'{folder.name}/{p.file}'), part.get('session', pd.Series(dtype=str))
+    return Ours(float(values.mean()), float(sd), n, seeds, *place, *_made_by(part), tuple(names.astype(str).unique()))
 
 def _made_by(part):
-    "Method of the rows, and what else they say of the training; rows without a method are of ours."
+    "Method of the rows, and what they say of the training; of rows without a method CalM is ours."
     model = str(part.model.iloc[0]) if 'model' in part else 'CalM'
-    known = 'paper' if model == 'CalM-paper' else 'ours' if model.startswith('CalM') else 'baseline'
-    method = str(part.method.iloc[0]) if 'method' in part else known
-    if 'estimator' not in part: return method, ''
-    return method, f'{part.estimator.iloc[0]}, {part.presentations.mean():,.0f} presentations'
+    known = 'paper' if model.startswith('CalM-paper') else 'ours' if model.startswith('CalM') else 'baseline'
+    if 'method' not in part: return known, ''
+    said = [f'method {part.method.iloc[0]}', *(part.estimator.astype(str).unique() if 'estimator' in part else ())]
+    if 'presentations' in part: said.append(f'{part.presentations.mean():,.0f} presentations')
+    if (n := part.get('training_seed', pd.Series()).nunique()) > 1: said.append(f'{n} training seeds')
+    return str(part.method.iloc[0]), ', '.join(said)
 
 def _data_of(part, label):
     "A folder's label, or what the column `dataset` names where that is a stand-in or another simulation."
@@ -331,10 +350,14 @@ def _obstacles(p, ours):
     "Why two numbers may not be compared, in words; an empty list: they may."
     why, data = [], f"{'recordings of '*(p.dataset != 'simulation')}{p.dataset}"
     if ours.kind == 'stand-in': why.append('synthetic stand-in data')
-    elif ours.label != p.label: why.append(f"{ours.label.replace('-', ' ')} instead of {data}")
+    elif ours.label.removesuffix('-n200') != p.label: why.append(f"{ours.label.replace('-', ' ')} instead of {data}")
     if ours.scale != 'paper':
         fewer = ' and 32 neurons instead of 200'*(ours.label == 'simulation')
-        why.append(f'scale {ours.scale}: smaller models{fewer}')
+        why.append(f'scale {ours.scale}: ' + ('a draw of sessions and neurons' if p.unit == 'counts'
+                                              else f'smaller models{fewer}'))
+    wanted = SOURCES[p.dataset].single if p.label.endswith('-single') else ()
+    if ours.names and not all(any(fnmatchcase(s, w) for s in ours.names) for w in wanted):
+        why.append("other sessions than the paper's")
     if p.sessions and ours.n < p.sessions and (not why or ours.kind == 'recordings'):
         why.append(f'{ours.n} {p.unit} instead of {p.sessions:,}')
     return why
@@ -345,7 +368,8 @@ def reading(p: Published, ours) -> tuple: # Ours or None -> one word or two, and
     if why := _obstacles(p, ours): return 'not comparable', '; '.join(why)
     gap = ours.mean - p.value
     if ours.method == 'ours': return f'{"above" if gap > 0 else "below"}, other method', f'{gap:+.3f}'
-    se = ((ours.sd**2 if ours.n > 1 else 0)/ours.n + (p.sd or 0)**2/(p.sessions or ours.n))**.5
+    n, m = (ours.n, p.sessions or ours.n) if p.measure == 'value' else (1, 1) # a probe's sd is over folds
+    se = ((ours.sd**2 if ours.n > 1 else 0)/n + (p.sd or 0)**2/m)**.5
     if gap > max(2*se, 0) and ours.n > 1: return 'beaten', f'by {gap:.3f}' + (f', {gap/se:.1f} se' if se else '')
     if round(gap, 4) >= 0: return 'reached', f'{gap:+.3f}'
     return 'not reached', f'short by {-gap:.3f}, {"within" if -gap <= 2*se else "more than"} 2 se ({2*se:.3f})'
@@ -389,16 +413,16 @@ def _pm(mean, sd=None): # '.3799 ± .0978'
 
 def _source(o, figures, shared):
     "The columns of a line that say where a number of ours comes from."
-    how = f'; method {o.method}, {o.how}' if o.how else ''
-    count, data = f'{o.n}, seed {" ".join(map(str, o.seeds)) or "?"}', f'{o.kind}: {o.label}{how}'
+    count, data = f'{o.n}, seed {" ".join(map(str, o.seeds)) or "?"}', f'{o.kind}: {o.label}{"; "*bool(o.how)}{o.how}'
     return dict(count=count, data=data, scale=o.scale, run=_origin(o.file, figures, shared))
 
-def _line_of(p, figures, shared):
-    "A published number, ours, and the reading."
-    o = _ours_of(p, figures)
-    word, why = reading(p, o)
-    line = _Line(p.item, p.row, p.column, _pm(p.value, p.sd), word=word, why=why)
-    return line if o is None else replace(line, ours=_pm(o.mean, o.sd), **_source(o, figures, shared))
+def _lines_of(p, figures, shared): # -> of _Line
+    "A published number, ours, and the reading; a line for each data set that stands for the paper's."
+    def line(o):
+        word, why = reading(p, o)
+        line = _Line(p.item, p.row, p.column, _pm(p.value, p.sd), word=word, why=why)
+        return line if o is None else replace(line, ours=_pm(o.mean, o.sd), **_source(o, figures, shared))
+    return [line(o) for o in _all_ours(p, figures)] or [line(None)]
 
 # %% ../nbs/09_paper.ipynb #ce8c969c
 def _test_line(item, variable, split, difference, p, figures, shared):
@@ -410,9 +434,9 @@ def _test_line(item, variable, split, difference, p, figures, shared):
     other, column = ('POYO+', f'{variable}, {split}') if variable else ('POCO', split)
     line = _Line(item, f'CalM − {other}', column, f'{difference:+.4f}, p = {p:.2g} {stars(p)}')
     o = _ours_of(about, figures)
-    table = None if o is None else _rows_of(_read_csvs(Path(figures)/f'{o.label}-{o.scale}', about.file), wanted)
+    table = None if o is None else _rows_of(_read_csvs((Path(figures)/o.file).parent, about.file), wanted)
     if table is None or other not in set(table.model): return replace(line, why=_attempt(about))
-    row = next((m for m in ('CalM-paper', about.row) if m in set(table.model)), about.row)
+    row = next(m for m in about.rows['model'] if m in set(table.model))
     tests = paired(table, row, 'r2' if variable else None)
     t = tests[tests.model == other].iloc[0]
     o, ours = replace(o, n=int(t.n)), t.iloc[3]
@@ -443,16 +467,30 @@ def _settings_lines():
         lines.append(_Line(table, name, published=str(paper), ours=str(ours), scale='paper', word=word))
     return lines
 
-def _data_lines():
-    "The paper's counts of Tseng's data, by mouse and region."
+_COUNTS = 'sessions', 'neurons', 'mean trial frames'
+
+def _counted(table, by): # -> {mouse or region: its counts in words}
+    rows = zip(table[by].astype(str), *(table[c] for c in _COUNTS))
+    return {name: '{:.0f} sessions, {:,.0f} neurons, {:.0f} frames a trial'.format(*counts) for name, *counts in rows}
+
+def _data_lines(figures, shared):
+    "The paper's counts of Tseng's data by mouse and region, and those of the corpus that chapter 03 saw."
+    from calm_nb.look import count_by
     from calm_nb.recordings.tseng import PAPER
-    why = ('chapter 01b counts the files and prints both: `papermill nbs/01b_tseng.ipynb out.ipynb -p root FOLDER`, '
-           'after the download of tseng')
     lines = []
-    for item, by in (('tab:sub', 'subject'), ('tab:brain_region', 'region')):
-        for name, *counts in zip(*(PAPER[by][c] for c in (by, 'sessions', 'neurons', 'mean trial frames'))):
-            counted = '{} sessions, {:,} neurons, {} frames a trial'.format(*counts)
-            lines.append(_Line(item, str(name), published=counted, why=why))
+    for item, by, column in (('tab:sub', 'subject', 'subject'), ('tab:brain_region', 'region', 'field')):
+        p = Published(item, '', '', 0., others=('tseng-standin',), file='sessions.csv', measure='neurons',
+                      unit='counts')
+        o, paper, ours = _ours_of(p, figures), _counted(pd.DataFrame(PAPER[by]), by), {}
+        if o:
+            table = _read_csvs((Path(figures)/o.file).parent, p.file).drop_duplicates('session')
+            ours = _counted(count_by(table, column), column)
+        source = _source(o, figures, shared) | dict(count='–') if o else {}
+        why = '; '.join(_obstacles(p, o)) if o else _attempt(p)
+        for name in {**paper, **ours}:
+            both = paper.get(name, '–'), ours.get(name, 'none' if o else '–')
+            word = ('not comparable' if why else 'same' if both[0] == both[1] else 'differs') if o else 'not attempted'
+            lines.append(_Line(item, name, '', *both, **source, word=word, why=why))
     return lines
 
 # %% ../nbs/09_paper.ipynb #414dcc52
@@ -465,8 +503,8 @@ def _figure_line(panel, figures, shared):
         if not (Path(figures)/files).is_file(): return replace(line, word='not attempted'), []
         return replace(line, ours=f'[{Path(files).name}]({files})', why='', word='drawn'), [files]
     p = Published(item, '', '', 0., dataset=label.removesuffix('-single'), label=label)
-    for place, scale in itertools.product((label, *others), ('paper', 'small')):
-        found = sorted(q.relative_to(figures).as_posix() for q in (Path(figures)/f'{place}-{scale}').glob(files))
+    for place, (scale, folder) in ((x, y) for x in (label, *others) for y in _places(x)):
+        found = sorted(q.relative_to(figures).as_posix() for q in (Path(figures)/folder).glob(files))
         if not found: continue
         why = _obstacles(p, Ours(0., 0., 0, (), place, scale, found[0]))
         links = ', '.join(f'[{Path(f).name}]({f})' for f in found)
@@ -483,7 +521,8 @@ def _report_lines(figures=None) -> tuple: # folder, None: the project's
     figures = Path(figures or project_root()/'figures')
     shared = read_json(p) if (p := figures/'manifest.json').is_file() else {}
     drawn = [_figure_line(p, figures, shared) for p in _REPORT['panels']]
-    lines = [_line_of(p, figures, shared) for p in published()] + _settings_lines() + _data_lines()
+    lines = [x for p in published() for x in _lines_of(p, figures, shared)]
+    lines += _settings_lines() + _data_lines(figures, shared)
     lines += [_test_line(*t, figures, shared) for t in _REPORT['tests']] + [line for line, _ in drawn]
     files = dict.fromkeys(f for _, found in drawn for f in found)
     return sorted(lines, key=lambda x: list(ITEMS).index(x.item)), list(files)
@@ -497,16 +536,18 @@ def _item_md(item, lines, runs):
     def ref(x):
         if x.run not in ('–', *runs): runs.append(x.run)
         return '–' if x.run == '–' else f'[{runs.index(x.run) + 1}]'
-    if all(x.word in ('same', 'differs') for x in lines):
-        header = ['setting', 'published', 'ours', 'reading']
-        rows = [[x.row, x.published, x.ours, x.word] for x in lines]
-    else:
-        header = ['', '', 'published', 'ours', 'sessions', 'data', 'scale', 'run', 'reading', 'why']
+    def table(lines):
+        if all(x.word in ('same', 'differs') and x.run == '–' for x in lines):
+            return _md_table([[x.row, x.published, x.ours, x.word] for x in lines],
+                             ['setting', 'published', 'ours', 'reading'])
         rows = [[x.row, x.column, x.published, x.ours, x.count, x.data, x.scale, ref(x), f'**{x.word}**', x.why]
                 for x in lines]
-    (title, chapter), note = ITEMS[item], _REPORT['notes'].get(item)
-    parts = [f'### {title} (`{item}`, chapter {chapter})', _md_table(rows, header), *([note] if note else [])]
-    return '\n\n'.join(parts)
+        return _md_table(rows, ['', '', 'published', 'ours', 'sessions', 'data', 'scale', 'run', 'reading', 'why'])
+    (title, chapter), note, by_data = ITEMS[item], _REPORT['notes'].get(item), {'': lines}
+    if len({(x.row, x.column) for x in lines}) < len(lines): # several data sets stand for the paper's: a table each
+        by_data = {d: [x for x in lines if x.data.split(';')[0] == d] for d in {x.data.split(';')[0]: 0 for x in lines}}
+    parts = [p for d, part in by_data.items() for p in ([f'**{d}**'] if d else []) + [table(part)]]
+    return '\n\n'.join([f'### {title} (`{item}`, chapter {chapter})', *parts, *([note] if note else [])])
 
 # %% ../nbs/09_paper.ipynb #c68193bd
 def _report_md(figures=None) -> str: # folder, None: the project's -> Markdown; links are relative to the folder

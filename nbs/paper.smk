@@ -32,8 +32,8 @@ PLAN = {
     '07-atanas': ('atanas', ('06-atanas',), 10, 4, {}),
     '07-tseng': ('tseng', ('06-tseng',), 30, 20, {}),
     '07-sun': ('sun', ('06-sun',), 20, 15, {}),
-    '08-simulation': ('simulation', ('05-simulation',), 50, 25, {}),
-    '08-tseng': ('tseng', ('05-tseng',), 120, 30, {})}
+    '08-simulation': ('simulation', ('05-simulation',), 150, 25, {}),
+    '08-tseng': ('tseng', ('05-tseng',), 300, 30, {})}
 OPTIONAL = ('04',)  # runs only when it is named: its results are its own
 COUNTED = {'03': ('nq',), '05': ('nq', 'dat', 'adapt', 'forecast'), '06': ('heads',), '08': ('dat',)}  # phases
 SIZES_OF = {'08-tseng': 'ablation', '08-simulation': None,
