@@ -660,7 +660,7 @@ class CalMDecoder(_HeadDecoder):
         if self.head is None: raise ValueError(f'{self.name} was not fitted: there is nothing to save')
         sessions, f = {table_name(k): len(p) for k, p in self.head.banks.items()}, self.features
         about = dict(config=asdict(self.config), variables=list(self.variables), sessions=sessions, dim=f.dim,
-                     window=f.window, backbone=_backbone_key(f.nq, f.dat))
+                     window=f.window, backbone=_backbone_key(f.nq, f.dat), method=self.method)
         return save_pretrained(folder, self.head.state_dict(), about, kind='head')
 
     @classmethod
@@ -672,6 +672,7 @@ class CalMDecoder(_HeadDecoder):
         config = HeadConfig(**about['config'])
         head = Head(config, about['dim'], about['window'], len(about['variables']), about['sessions'])
         head.load_state_dict(state)
+        changes = dict(method=about.get('method', 'ours')) | changes
         return cls(features, about['variables'], config.kind, config.causal, config=config, head=head.eval(), **changes)
 
 # %% ../nbs/05a_heads.ipynb #af5fce9e
