@@ -21,7 +21,6 @@ import torch
 from einops import rearrange
 from scipy.stats import rankdata
 from sklearn.decomposition import PCA
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.metrics import balanced_accuracy_score, confusion_matrix, silhouette_score
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
@@ -288,6 +287,18 @@ def _aligned_signs(x, d, sessions, learn): # (n, P) components, (n, 2), (n,) nam
     return signs
 
 # %% ../nbs/06a_analysis.ipynb #07d785b4
+def _discriminant(x, classes, learn): # (n, P) uncorrelated where learned, (n,), (n,) bool -> points (n, ≤ 3), guesses
+    "Linear discriminant analysis from the class means alone, so that shuffles of many neurons are cheap."
+    sd, (names, counts) = x[learn].std(0), np.unique(classes[learn], return_counts=True)
+    share, kept = counts/counts.sum(), sd > 1e-8*sd.max()
+    x = ((x - x[learn].mean(0))/np.where(kept, sd, 1.))[:, kept]
+    means = np.stack([x[learn & (classes == c)].mean(0) for c in names])
+    _, between, turn = np.linalg.svd(np.sqrt(share)[:, None]*means, full_matrices=False)
+    within = np.sqrt(np.clip(1 - between**2, 1e-9, None)) # of a variance of one in all
+    turn = (turn.T/within)[:, :max(1, len(names) - 1)]
+    points, centres = x @ turn, means @ turn
+    return points, names[(points @ centres.T - (centres**2).sum(1)/2 + np.log(share)).argmax(1)]
+
 def _lda_axes(x, d, learn, least=_MIN_CLASS): # (n, P), (n, 2), (n,) bool -> points (n, 2), axes (2, 2), quantities
     "Learn plane and axes on one part of the neurons, judge them on the other; raises ValueError for too small classes."
     classes, judged = _four_classes(d), _judged(learn)
@@ -295,16 +306,14 @@ def _lda_axes(x, d, learn, least=_MIN_CLASS): # (n, P), (n, 2), (n,) bool -> poi
     if counts.min() < least:
         raise ValueError(f"classes of {counts.tolist()} neurons to learn from (signs of the two d'): four-class LDA "
                          f'needs at least {least} of each; more neurons or sessions are needed')
-    with warnings.catch_warnings():
-        warnings.simplefilter('ignore') # collinear components, where neurons are few
-        lda = LinearDiscriminantAnalysis().fit(x[learn], classes[learn])
-        accuracy = balanced_accuracy_score(classes[judged], lda.predict(x[judged]))
-    points = np.pad(lda.transform(x), ((0, 0), (0, 2)))[:, :2] # a shuffle may leave a single direction
+    points, guess = _discriminant(x, classes, learn)
+    right = [(guess[judged & (classes == c)] == c).mean() for c in np.unique(classes[judged])]
+    points = np.pad(points, ((0, 0), (0, 2)))[:, :2] # a shuffle may leave a single direction
     learned = _gradient(points[learn], d[learn])
     along, own = (pearson(points[part] @ learned.T, d[part], axis=0) for part in (judged, learn))
     drawn, angles = _angles(points[judged], d[judged])
-    held = {} if judged is learn else dict(own_1=own[0], own_2=own[1])
-    return points, drawn, dict(correlation_1=along[0], correlation_2=along[1], **angles, accuracy=accuracy, **held)
+    seen = dict(correlation_1=along[0], correlation_2=along[1], **angles, accuracy=float(np.mean(right)))
+    return points, drawn, seen if judged is learn else seen | dict(own_1=own[0], own_2=own[1])
 
 def _lda_by_session(x, d, sessions, learn, least=_MIN_CLASS): # (n, d) embeddings, … -> as _lda_axes
     "A plane for every session, turned by its learning half; raises ValueError as `_lda_axes`."
@@ -335,7 +344,7 @@ def lda_analysis(
     choose('variant', variant, VARIANTS)
     x, d, rng = np.asarray(x, float), np.asarray(d, float), np.random.default_rng([seed, 7])
     if choose('protocol', protocol, _PROTOCOLS) == 'paper':
-        learn, parts = np.ones(len(x), bool), RobustScaler().fit_transform(x)
+        learn, parts = np.ones(len(x), bool), PCA(svd_solver='full').fit_transform(RobustScaler().fit_transform(x))
     else:
         learn = halves(sessions, seed) if learn is None else np.asarray(learn)
         parts = _reduced(x, learn)
