@@ -4,8 +4,8 @@
 __all__ = ['MIN_HORIZON', 'LEVELS', 'KNOWING', 'METRICS', 'CARD', 'NAMES', 'horizon_trials', 'trial_batches', 'Forecast',
            'Forecaster', 'distinct', 'memory_of', 'check_known', 'trial_corr', 'crps', 'rank_histogram', 'coverage',
            'pad_steps', 'find_trials', 'Oracle', 'Observer', 'Metric', 'metric_of', 'Evaluation', 'ask', 'evaluate',
-           'score_table', 'curve_table', 'summary', 'retraining', 'common_metric', 'results', 'stars', 'paired_test',
-           'paired', 'forecast_example', 'model_color', 'draw_traces', 'label_traces', 'draw_bars', 'draw_steps',
+           'score_table', 'curve_table', 'summary', 'retraining', 'results', 'stars', 'paired_test', 'paired',
+           'forecast_example', 'model_color', 'draw_traces', 'label_traces', 'draw_bars', 'draw_steps',
            'figure_forecast', 'figure_forecast_quality', 'panel_letter', 'CalM', 'only', 'calm_for']
 
 # %% ../nbs/04c_forecast.ipynb #e28691ae
@@ -351,10 +351,10 @@ def summary(
 
 def retraining(
     scores, # DataFrame, from score_table or its csv
-    metric: str=None, # None: common_metric
+    metric: str=None, # None: correlation
 ): # DataFrame: split, model, seeds, mean, sd and range over training seeds of the mean over sessions
     "What training again changes, for models trained with several seeds."
-    chosen = scores[scores.metric == (metric or common_metric(scores))]
+    chosen = scores[scores.metric == (metric or _common_metric(scores))]
     of_seed = chosen.groupby(['split', 'model', 'training_seed'], sort=False).value.mean()
     table = of_seed.groupby(level=[0, 1], sort=False).agg(seeds='size', mean='mean', sd='std', least='min', most='max')
     return table[table.seeds > 1].reset_index()
@@ -363,7 +363,7 @@ def retraining(
 _PUBLISHED = published_for('forecast', 'dataset', 'part', 'row') # data set, split, model -> mean, sd over sessions
 NAMES = dict(ours='CalM', paper='CalM-paper') # of CalM in tables, by method
 
-def common_metric(scores, metric: str='corr') -> str: # 'corr', or 'corr_shared' where a model could not do whole trials
+def _common_metric(scores, metric: str='corr') -> str: # 'corr', or 'corr_shared' where not all do whole trials
     "The metric that all models have, on whole trials or else on shared frames; raises ValueError where there is none."
     models = set(scores.model)
     for name in (metric, f'{metric}_shared'):
@@ -378,7 +378,7 @@ def results(
     metrics: tuple=None, # on the frames all models have; None: METRICS
 ): # DataFrame: split, model, a column a metric, the paper's correlation
     "The table of a run: mean ± sd over sessions, and the number published for the same method."
-    tail, dataset = common_metric(scores).removeprefix('corr'), scores.dataset.iloc[0]
+    tail, dataset = _common_metric(scores).removeprefix('corr'), scores.dataset.iloc[0]
     table = summary(scores, tuple(f'{m}{tail}' for m in metrics or METRICS))
     if (crps := f'crps{tail}') in table:
         table.loc[~table.model.isin(_spread(scores)), crps] += ' (point)'
@@ -399,11 +399,11 @@ def paired_test(differences, better: int=1) -> tuple: # one a session; 1: more i
 
 def paired(
     scores, # DataFrame, from score_table or its csv
-    reference: str='CalM', metric: str=None, # a model; None: common_metric
+    reference: str='CalM', metric: str=None, # a model; None: correlation
 ): # DataFrame: split, model, n, difference, (its sd when both are trained again,) sessions in favour, p, stars
     "The reference against every other model, paired by session (Wilcoxon); raises ValueError for an unknown reference."
     import pandas as pd
-    metric, rows = metric or common_metric(scores), []
+    metric, rows = metric or _common_metric(scores), []
     again = retraining(scores, metric).set_index(['split', 'model']).sd if 'training_seed' in scores else {}
     chosen = _over_training(scores[scores.metric == metric])
     if metric.startswith('crps'): chosen = chosen[chosen.model.isin(_spread(scores))]
@@ -525,7 +525,7 @@ def figure_forecast(scores, examples: list): # DataFrame, from score_table; dict
     "The paper's figure 3 from saved results: all models, CalM against its rival by session, example trials."
     import matplotlib.pyplot as plt
     use_style()
-    fig, metric = plt.figure(figsize=(7.2, 5.4)), common_metric(scores)
+    fig, metric = plt.figure(figsize=(7.2, 5.4)), _common_metric(scores)
     top, bottom = fig.subfigures(2, 1, height_ratios=(1, 1.15))
     bars, pairs = top.subplots(1, 2, width_ratios=(1.9, 1))
     draw_bars(bars, scores, metric)
