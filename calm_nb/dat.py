@@ -570,7 +570,7 @@ def dat_preset(
     )[choose('scale', scale, SCALES)]
     if choose('method', method, METHODS) == 'paper':
         if scale == 'paper' and is_worm(data): config = replace(config, dim=256, layers=4, hidden=1024)
-        return replace(config, **PAPER_DAT), replace(training, ema=0.)
+        return replace(config, **PAPER_DAT), replace(training, weight_decay=1e-3)
     if scale != 'paper': config = replace(config, w_sampling=0, w_replace=0)
     if scale == 'small' and is_worm(data): # a few hundred frames a session
         config = replace(config, dropout=.3, silence=.5, trials=2)
