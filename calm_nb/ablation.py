@@ -39,13 +39,13 @@ class Variant:
     def label(self): return f'{self.table}/{self.name}'
 
 _DIFFERENCES = { # of the two methods: name -> part of `configs`: its fields; none named: all of them
-    'quantizer': dict(nq=()),
+    'quantizer': dict(nq=(), quantizing=()),
     'initial sd': dict(dat=('identity_sd',)),
     'token embeddings': dict(dat=('atlas',)),
     'neuron axis': dict(dat=('coupling',)),
     'tokenisation': dict(dat=('offsets',)),
     'Eqs. 12 and 13': dict(dat=('w_sampling', 'w_replace', 'drawn')),
-    'averaged weights': dict(training=('ema',)),
+    'weight decay': dict(training=('weight_decay',)),
     'estimate': {}, # the mean of samples, or the greedy future
     'sizes': dict(dat=('dim', 'layers', 'hidden', 'dropout', 'silence', 'trials'), training=('steps', 'eval_every'))}
 
