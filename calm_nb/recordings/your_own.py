@@ -222,6 +222,7 @@ def _mend(traces, nan, log):
     n, share = bad.any(0).sum(), bad[:, bad.any(0)].mean() if bad.any() else 0
     if n: log.note(f'{n} of {N} neurons hold NaN in {share:.2%} of their values: interpolated over time')
     _bridge(x, bad)
+    expect((x != x[0]).any(), f'{log}: every neuron is constant over all {T} frames; expected traces')
     return x, keep, ~blank
 
 # %% ../../nbs/01d_your_own.ipynb #66825a5b
@@ -262,6 +263,11 @@ def _trials(spans, info, segments, T, window, log):
     return dict(trials=found, pseudo_trials=True)
 
 # %% ../../nbs/01d_your_own.ipynb #84c179aa
+def _check_dicts(log, **given):
+    for kind, x in given.items():
+        named = x is None or hasattr(x, 'keys')
+        expect(named, f'{log}: {kind} is a {type(x).__name__}; expected a dict, name -> values')
+
 def _raw_units(x, log):
     "Units of traces that cannot be dF/F."
     if x.dtype.kind == 'f' and not (x.size and np.nanmin(x) > 1): return {}
@@ -285,14 +291,11 @@ def from_arrays(
     log = Log(identity.get('source') or identity.get('session') or 'arrays')
     log.notes += notes
     x = _numbers(traces, 'traces', log)
-    for kind, given in dict(behaviour=behaviour, neurons=neurons, trial_info=trial_info).items():
-        expect(given is None or hasattr(given, 'keys'), f'{log}: {kind} is a {type(given).__name__}; expected a dict, '
-                                                        'name -> values')
+    _check_dicts(log, behaviour=behaviour, neurons=neurons, trial_info=trial_info)
     if 'units' not in identity: identity |= _raw_units(x, log)
     _check_axes(x, timestamps, behaviour, neurons, log)
     neurons = _check_columns('neurons', neurons or {}, x.shape[1], 'neuron', log)
     x, keep, recorded = _mend(x, nan, log)
-    expect((x != x[0]).any(), f'{log}: every neuron is constant over all {len(x)} frames; expected traces')
     stamps, rate, pause = _clock(len(x), rate, timestamps, start, log)
     segments = _segments(recorded if good is None else recorded & good(stamps), pause)
     expect(len(segments), f'{log}: no frame can be used: each is NaN or in an invalid interval')
