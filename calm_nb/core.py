@@ -3,13 +3,13 @@
 # %% auto #0
 __all__ = ['SCALES', 'PAPER_MEMORY', 'COLORS', 'choose', 'in_test', 'resolve_scale', 'seed_everything', 'best_device',
            'fast_bf16', 'memory_budget', 'project_root', 'package_folder', 'python_path', 'cores', 'end_with_parent',
-           'runs_root', 'run_folder', 'figure_folder', 'atomic_path', 'write_json', 'read_json', 'published_numbers',
-           'published_for', 'config_key', 'need', 'pearson', 'mse', 'r2', 'mean_sd', 'save_table', 'show_table',
-           'use_style', 'save_figure', 'mark_standin']
+           'runs_root', 'run_folder', 'figure_folder', 'atomic_path', 'sweep', 'write_json', 'read_json',
+           'published_numbers', 'published_for', 'config_key', 'need', 'pearson', 'mse', 'r2', 'mean_sd', 'save_table',
+           'show_table', 'use_style', 'save_figure', 'mark_standin']
 
 # %% ../nbs/00_core.ipynb #1e85bd86
 import atexit, contextlib, csv, dataclasses, difflib, functools, hashlib, importlib, importlib.util, json, os, random
-import re, tempfile, threading, time
+import platform, re, tempfile, threading, time
 from pathlib import Path
 import numpy as np
 
@@ -142,17 +142,28 @@ def figure_folder(dataset: str, scale: str) -> Path: # <root>/figures/<dataset>-
     return folder
 
 # %% ../nbs/00_core.ipynb #b5a5eda1
+_MACHINE = hashlib.sha256(platform.node().encode()).hexdigest()[:6]
+
 @contextlib.contextmanager
 def atomic_path(path): # the file to write
     "Yield a temporary sibling of `path`; it replaces `path` when the block ends and is removed when the block raises."
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f'.{path.stem}.{os.getpid()}.part{path.suffix}')
+    draft = path.with_name(f'.{path.stem}.{os.getpid()}@{_MACHINE}.part{path.suffix}')
     try:
         yield draft
         with open(draft, 'rb') as f: os.fsync(f.fileno())
         os.replace(draft, path)
     finally: draft.unlink(missing_ok=True)
+
+def sweep(folder):
+    "Remove the drafts of `atomic_path` whose process, of this machine, is no more."
+    for draft in Path(folder).glob('.*.part*'):
+        writer = re.search(rf'\.(\d+)@{_MACHINE}\.part', draft.name)
+        if not writer: continue
+        try: os.kill(int(writer[1]), 0)
+        except ProcessLookupError: draft.unlink(missing_ok=True)
+        except PermissionError: continue # another user's, alive
 
 # %% ../nbs/00_core.ipynb #cac797a4
 def _plain(obj):

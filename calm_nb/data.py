@@ -7,7 +7,7 @@ __all__ = ['SPLITS', 'SCHEMA', 'RecordingError', 'DamagedFile', 'NotThisFormat',
            'Corpus']
 
 # %% ../nbs/01_data.ipynb #73e3a0dc
-import contextlib, h5py, hashlib, json
+import contextlib, errno, h5py, hashlib, json, shutil
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -182,7 +182,10 @@ def members(f, name: str, who) -> list: # names in the group, [] where it is abs
 
 def _check_field(d, name, who, ndim=None, rows=None, kind='number'):
     expect(isinstance(d, h5py.Dataset), f'{who}: {name} is a group; expected a dataset')
-    with reading(who): shape, dtype, stored = d.shape, d.dtype, d.id.get_storage_size()
+    with reading(who):
+        shape, dtype, stored = d.shape, d.dtype, d.id.get_storage_size()
+        away = d.external or d.is_virtual
+    expect(not away, f'{who}: the values of {name} lie in other files, which are not read: copy them into this one')
     text = dtype.kind == 'S' or h5py.check_string_dtype(dtype) is not None
     fits = {'numbers': dtype.kind in 'fiub', 'text': text, 'numbers or text': text or dtype.kind in 'fiub'}
     kind = {'number': 'numbers', 'text': 'text', 'any': 'numbers or text'}[kind]
@@ -191,7 +194,7 @@ def _check_field(d, name, who, ndim=None, rows=None, kind='number'):
     expect(ndim in (None, len(shape)), f'{who}: {name} has shape {shape}; expected {ndim} axes')
     expect(rows is None or shape[:1] == (rows,), f'{who}: {name} has shape {shape}; expected {rows} rows')
     size = int(np.prod(shape, dtype=object)*dtype.itemsize) if shape else dtype.itemsize
-    if size > max(2**20, 2000*stored):
+    if size > max(2**20, 2000*stored) or size > max(2**30, 100*stored) or size and not stored:
         raise DamagedFile(f'{who}: {name} declares {size:,} bytes, shape {shape}, and the file stores {stored:,}')
 
 # %% ../nbs/01_data.ipynb #2151e5c6
@@ -205,6 +208,8 @@ def read_field(
     "One whole dataset; RecordingError for an absent one or another kind or shape, DamagedFile where HDF5 fails."
     d = _at(f, name, who, missing)
     if d is missing: return missing
+    here = d.file.filename == f.file.filename
+    expect(here, f'{who}: {name} is a link into {d.file.filename}, which is not followed: copy the values here')
     _check_field(d, name, who, ndim, rows, kind)
     with reading(f'{who}, {name}'):
         x = np.asarray(d[()])
@@ -473,9 +478,18 @@ def _put(group, name, values):
 
 def _get(data): return data.asstr()[()].astype(str) if h5py.check_string_dtype(data.dtype) else data[()]
 
+def _need_room(path, size):
+    "Raise OSError where a file of `size` bytes does not fit: HDF5 dies on a full disk, with the process."
+    folder = next(p for p in Path(path).absolute().parents if p.is_dir())
+    free = shutil.disk_usage(folder).free
+    if free < 1.05*size + 2**20:
+        raise OSError(errno.ENOSPC, f'{free/1e6:,.0f} MB are free and {size/1e6:,.0f} MB to be written: make room, or '
+                                    'set $CALM_NB_STORE to another disk', str(folder))
+
 def save_session(session: Session, path) -> Path: # `path`
     "Write a session, atomically: traces time-major in chunks (128, N), arrays as datasets, the rest a JSON header."
     header, (T, N) = {}, session.traces.shape
+    _need_room(path, 4*T*N)
     with atomic_path(path) as draft, h5py.File(draft, 'w') as f:
         f.attrs.update({'format': 'calm_nb session', 'schema': SCHEMA, 'checksum': session.checksum})
         for name, value in vars(session).items():

@@ -28,7 +28,7 @@ def sift(items, look, label) -> tuple: # item -> what look(item) returns; label(
     found, skipped = {}, {}
     for item in items:
         try: found[item] = look(item)
-        except RecordingError as error: skipped[label(item)] = str(error)
+        except (RecordingError, OSError) as error: skipped[label(item)] = str(error)
     return found, skipped
 
 def once(seen: dict, key, path, root=None):
@@ -71,12 +71,19 @@ def _record(folder, name, raw, alpha, neurons):
             return record if record.get('checksum', '') == read_attr(f, '/', 'checksum', file) else None
     except OSError: return None
 
+def _read(raw, name, options):
+    "The Recording; whatever a file can bring about becomes a RecordingError, so that it ends no corpus."
+    try: return raw.read(**(options or {}))
+    except (OSError, MemoryError, OverflowError) as error:
+        if isinstance(error, RecordingError): raise
+        raise RecordingError(f'{name}: cannot be read ({type(error).__name__}: {error})') from error
+
 def _convert_one(name, raw, folder, alpha=.15, seed=0, neurons=None, options=None):
     "Read one recording, prepare it, write it to the store; its record. A RecordingError is recorded as a skip."
     start, file = time.perf_counter(), _file(folder, name, raw)
     record = dict(name=name, stamp=_stamp(raw, alpha, neurons), bytes=_bytes(raw.files))
     try:
-        recording = raw.read(**(options or {}))
+        recording = _read(raw, name, options)
         read = time.perf_counter() - start
         session = prepare(thin(recording, neurons), alpha, seed)
         save_session(session, file)
@@ -97,6 +104,7 @@ def _convert(raws, folder, alpha=.15, seed=0, neurons=None, workers=None, label=
     from joblib import Parallel, delayed
     from joblib.externals.loky import get_reusable_executor
     start = last = time.perf_counter()
+    sweep(folder)
     records = {name: _record(folder, name, raw, alpha, neurons) for name, raw in raws.items()}
     todo = {name: raws[name] for name, record in records.items() if record is None}
     jobs = (delayed(_convert_one)(name, raw, folder, alpha, seed, neurons, options) for name, raw in todo.items())
@@ -108,7 +116,9 @@ def _convert(raws, folder, alpha=.15, seed=0, neurons=None, workers=None, label=
             print(f'  {k} of {len(todo)} recordings read, {last - start:.0f} s')
     if todo and n > 1: get_reusable_executor().shutdown() # the processes would keep their memory
     if label and todo and not in_test():
-        print(f'{label}: {len(todo)} of {len(raws)} recordings converted in {time.perf_counter() - start:.1f} s')
+        well = sum('skipped' not in records[name] for name in todo)
+        print(f'{label}: {well} of {len(raws)} recordings converted in {time.perf_counter() - start:.1f} s'
+              + (f', {len(todo) - well} could not be read' if well < len(todo) else ''))
     return [records[name] for name in raws]
 
 # %% ../nbs/01_store.ipynb #ee5e7c9d

@@ -133,12 +133,20 @@ def _seed_step(device, *numbers):
 # %% ../nbs/00b_training.ipynb #8533df68
 _FORMAT_VERSION = 1 # of every file this chapter writes
 
+def _digest(tensors):
+    "SHA-256 of names, types, shapes and values."
+    digest = hashlib.sha256()
+    for k, v in sorted(tensors.items()):
+        digest.update(f'{k} {tuple(v.shape)} {v.dtype}'.encode())
+        digest.update(v.reshape(-1).view(torch.uint8).numpy() if v.numel() else b'')
+    return digest.hexdigest()
+
 def _save_tensors(path, tensors: dict, kind: str, **header): # by name; what the file holds; anything JSON can hold
     "Write tensors and a JSON header to one safetensors file, atomically."
     from safetensors.torch import save_file
-    header = json.dumps(dict(header, format_version=_FORMAT_VERSION, kind=kind))
     # A clone owns its memory: safetensors refuses views of shared memory.
     tensors = {k: v.detach().cpu().clone(memory_format=torch.contiguous_format) for k, v in tensors.items()}
+    header = json.dumps(dict(header, format_version=_FORMAT_VERSION, kind=kind, digest=_digest(tensors)))
     with atomic_path(path) as draft:
         draft.touch()
         mode = draft.stat().st_mode # save_file leaves files that only their owner can read
@@ -163,10 +171,14 @@ def load_tensors(path, kind: str) -> tuple: # the kind expected; {name: tensor o
         with safe_open(path, framework='pt') as f:
             header = json.loads((f.metadata() or {}).get('calm_nb', '{}'))
             _check_format(path, header, kind)
-            return {k: f.get_tensor(k).clone() for k in f.keys()}, header
+            tensors = {k: f.get_tensor(k).clone() for k in f.keys()}
     except SafetensorError as error:
         raise ValueError(f'{path}: not a whole safetensors file ({error}): it was cut short or damaged; '
                          'delete it and train again, or copy it again') from error
+    if header.get('digest') not in (None, _digest(tensors)): # None: written before there was one
+        raise ValueError(f'{path}: its tensors are not those that were written: damaged or edited; '
+                         'delete it and train again, or copy it again')
+    return tensors, header
 
 # %% ../nbs/00b_training.ipynb #10ea1fca
 def _untie(state):
@@ -377,7 +389,7 @@ class _State:
     def resume(self):
         "Take up the checkpoint in the folder, if there is one, and cut the log to its step."
         if not self.rank:
-            for draft in self.folder.glob('.train_state.*.part.safetensors'): draft.unlink(missing_ok=True)
+            sweep(self.folder)
         if self.path.is_file():
             tensors, header = load_tensors(self.path, 'train_state')
             _same_config(self.config, header['config'], self.path)
@@ -409,6 +421,9 @@ class _State:
         named = dict(self.model.named_parameters())
         for key, v in parts['moments'].items():
             name, k = key.rsplit('/', 1)
+            fits = name in named and v.shape in ((), named[name].shape) and v.dtype == torch.float32
+            if not fits: raise ValueError(f'{self.path}: {key} of shape {tuple(v.shape)}, {v.dtype} is no moment of '
+                                          'this model: delete the file and train again')
             self.optimizer.state[named[name]][k] = v.to(self.device)
 
     def write_log(self):

@@ -146,7 +146,8 @@ _KNOWN = {'numpy': '_reconstruct _frombuffer ndarray dtype scalar', 'pandas': _P
 # %% ../../nbs/01c_sun.ipynb #72bd2c69
 def _named(module, name, who, strict):
     "The Node of a name, as <library>.<name>; RecordingError for one that is not _KNOWN, if `strict`."
-    library, asked = str(module).split('.')[0], f'{str(module)[:80]}.{str(name)[:80]}'
+    if not (isinstance(module, str) and isinstance(name, str)): raise ValueError('a name that is no text')
+    library, asked = module.split('.')[0], f'{module[:80]}.{name[:80]}'
     known = not strict or library == 'vr2p' or name in _KNOWN.get(library, '').split()
     expect(known, f'{who}: its pickle asks for {asked}, which no recording needs; nothing was run: download it again')
     return Node(f'{library}.{name}')

@@ -4,7 +4,7 @@
 __all__ = ['from_arrays', 'from_suite2p', 'from_caiman', 'from_nwb', 'from_file', 'read', 'load']
 
 # %% ../../nbs/01d_your_own.ipynb #629bcaa2
-import contextlib, h5py, inspect, json, os, re, struct, warnings, zipfile, zlib
+import contextlib, csv, h5py, inspect, json, os, re, struct, warnings, zipfile, zlib
 from functools import partial
 from pathlib import Path
 import numpy as np
@@ -16,12 +16,13 @@ from .sun import _number, _read_pickle
 from ..store import SIZES, Raw, once, sift, stored_corpus
 
 # %% ../../nbs/01d_your_own.ipynb #f94fae61
-def _numbers(x, name, who, ndim=None):
-    "`x` as an array of numbers."
-    try: x = np.asarray(x)
+def _numbers(given, name, who, ndim=None):
+    "An array of numbers, NaN where it is masked."
+    try: x = np.asarray(given)
     except ValueError as error:
         raise RecordingError(f'{who}: {name} is ragged ({error}); expected an array of numbers') from error
     hint = ' (an object array, which only a pickle can hold: save it as numbers)' if x.dtype.kind == 'O' else ''
+    if isinstance(given, np.ma.MaskedArray): x = np.ma.filled(given.astype(float), np.nan)
     expect(x.dtype.kind in 'biuf', f'{who}: {name} of type {x.dtype}{hint}; expected numbers')
     expect(ndim in (None, x.ndim), f'{who}: {name} of shape {x.shape}; expected {ndim} dimensions')
     return x
@@ -34,7 +35,14 @@ def _positive(rate, who):
     try: value = float(np.asarray(rate).reshape(()))
     except (TypeError, ValueError): value = np.nan
     expect(0 < value < np.inf, f'{who}: rate {str(rate)[:40]}; expected Hz, finite and above 0: pass rate=…')
-    return value
+    return _plausible(value, who, 'seconds a frame, or stamps in ms? Pass rate=… in frames a second')
+
+_RATES = .1, 5000. # Hz, of what a microscope records
+
+def _plausible(rate, who, hint):
+    low, high = _RATES
+    expect(low <= rate <= high, f'{who}: a rate of {rate:.4g} Hz; expected {low:g} to {high:,.0f}: {hint}')
+    return rate
 
 # %% ../../nbs/01d_your_own.ipynb #9adb0e73
 _STAMPS = 'pass rate=… and leave the stamps out if the frames are evenly spaced'
@@ -50,6 +58,7 @@ def _clock(T, rate, timestamps, start, log):
     found = float((~pause[1:]).sum()/steps[~pause[1:]].sum())
     fits = rate is None or abs(_positive(rate, log)/found - 1) <= .05
     expect(fits, f'{log}: rate={rate} Hz, but the stamps say {found:.4g}: pass one, or timestamps/1000 if they are ms')
+    _plausible(found, f'{log}, time stamps', 'pass timestamps/1000 if they are ms')
     at = np.flatnonzero(pause)
     if at.size: log.note(f'pauses in the time stamps before frames {some(at)}: segments end there')
     return t, found, pause
@@ -178,10 +187,22 @@ def _bridge(x, bad): # fill the NaN of each neuron linearly over time
     for j in np.flatnonzero(bad.any(0)):
         x[bad[:, j], j] = np.interp(frames[bad[:, j]], frames[~bad[:, j]], x[~bad[:, j], j])
 
+def _check_precision(traces, x, log):
+    "Refuse traces whose changes are lost in float32 beside their offset."
+    if np.asarray(traces).dtype.itemsize < 8: return
+    with np.errstate(all='ignore'), warnings.catch_warnings():
+        warnings.simplefilter('ignore')
+        size = np.nanmax(traces, 0) - np.nanmin(traces, 0)
+        varies = size > 1e-12*abs(x).max(0) # more than rounding does
+        lost = (np.nanmax(abs(x - traces), 0) > .01*size) & varies & np.isfinite(x).all(0)
+    expect(not lost.any(), f'{log}: the changes of {lost.sum()} of {len(lost)} neurons are lost beside their offset in '
+                           'float32: subtract it first')
+
 def _mend(traces, nan, log):
     "Traces without NaN, the neurons kept (N,) bool, the frames recorded (T,) bool."
     choose('nan', nan, _NAN)
     with np.errstate(over='ignore'): x = np.array(traces, np.float32) # too large for float32 is infinite
+    _check_precision(traces, x, log)
     (T, N), bad = x.shape, ~np.isfinite(x)
     dead, blank = bad.all(0), bad.all(1)
     expect(not dead.all(), f'{log}: all {N} neurons are NaN throughout; expected traces')
@@ -201,6 +222,7 @@ def _mend(traces, nan, log):
     n, share = bad.any(0).sum(), bad[:, bad.any(0)].mean() if bad.any() else 0
     if n: log.note(f'{n} of {N} neurons hold NaN in {share:.2%} of their values: interpolated over time')
     _bridge(x, bad)
+    expect((x != x[0]).any(), f'{log}: every neuron is constant over all {T} frames; expected traces')
     return x, keep, ~blank
 
 # %% ../../nbs/01d_your_own.ipynb #66825a5b
@@ -213,6 +235,19 @@ def _check_axes(x, timestamps, behaviour, neurons, who):
     wrong = [f'{k} has {N}' for k, v in long.items() if v is not None and np.ndim(v) and len(v) == N != T]
     wrong += [f'{k} of the neurons has {T}' for k, v in (neurons or {}).items() if np.ndim(v) and len(v) == T != N]
     expect(not wrong, f'{who}: traces {x.shape} are (neurons, frames): {"".join(wrong[:1])} values: pass traces.T')
+    if T != N and any(v is not None and np.ndim(v) for v in (long | (neurons or {})).values()): return # T or N values
+    down, right = _roughness(x), _roughness(x.T)
+    turned = T < min(N, 10) or down > .8 and right < .5
+    expect(not turned, f'{who}: traces of {T} frames x {N} neurons look transposed: as rough as noise from frame to '
+                       f'frame ({down:.2f}), smooth from neuron to neuron ({right:.2f}; 1 is noise). Pass traces.T; '
+                       'if they are right, say so with neurons=dict(name=…), a name a neuron')
+
+def _roughness(x, most=300): # (T, N) -> 0 smooth, 1 noise
+    "Half the mean square of steps along the first axis over the variance, of a few columns, 1 where too few."
+    x = np.asarray(x[:5000, ::max(1, x.shape[1]//most)], float)
+    x = x[:, np.isfinite(x).all(0) & (np.ptp(x, 0) > 0 if len(x) else False)]
+    if len(x) < 10 or not x.size: return 1.
+    return float(np.median((np.diff(x, axis=0)**2).mean(0)/x.var(0)/2))
 
 def _trials(spans, info, segments, T, window, log):
     "What a Recording needs about trials; windows where there are none."
@@ -228,6 +263,17 @@ def _trials(spans, info, segments, T, window, log):
     return dict(trials=found, pseudo_trials=True)
 
 # %% ../../nbs/01d_your_own.ipynb #84c179aa
+def _check_dicts(log, **given):
+    for kind, x in given.items():
+        named = x is None or hasattr(x, 'keys')
+        expect(named, f'{log}: {kind} is a {type(x).__name__}; expected a dict, name -> values')
+
+def _raw_units(x, log):
+    "Units of traces that cannot be dF/F."
+    if x.dtype.kind == 'f' and not (x.size and np.nanmin(x) > 1): return {}
+    log.note('whole numbers, or all above 1: taken for fluorescence, not dF/F; else say units=…')
+    return dict(units='fluorescence (a.u.)')
+
 def from_arrays(
     traces, rate: float=None, # (T, N) numbers, frames by neurons; Hz, may be None where there are timestamps
     trials=None, # (n, 2) frames [start, stop), or a table with start and stop columns; the others become trial_info
@@ -245,6 +291,8 @@ def from_arrays(
     log = Log(identity.get('source') or identity.get('session') or 'arrays')
     log.notes += notes
     x = _numbers(traces, 'traces', log)
+    _check_dicts(log, behaviour=behaviour, neurons=neurons, trial_info=trial_info)
+    if 'units' not in identity: identity |= _raw_units(x, log)
     _check_axes(x, timestamps, behaviour, neurons, log)
     neurons = _check_columns('neurons', neurons or {}, x.shape[1], 'neuron', log)
     x, keep, recorded = _mend(x, nan, log)
@@ -684,13 +732,16 @@ def from_nwb(
     return _finish(path, 'NWB', parts, {**given, 'trials': None if named else trials}, log)
 
 # %% ../../nbs/01d_your_own.ipynb #2782d81b
-_ROLES = {k: k for k in _CUTS} | {'rate': 'rate fs fr frame_rate framerate sampling_rate',
+_ROLES = {k: k for k in _CUTS} | {'rate': 'rate fs fr fps frame_rate framerate sampling_rate',
                                   'timestamps': 'timestamps time times t time_s frame_times'}
 _TRACES = ('traces', 'dff', 'df_f', 'dfof', 'f_dff', 'c', 'f')
+_NO_TRACES = r'index|idx|map|mask|label|regist|coord|pos' # in the name of a matrix of something else
 
 def _squeeze(x): return x.reshape(-1) if x.ndim == 2 and 1 in x.shape else x
 
-def _role(name): return next((role for role, names in _ROLES.items() if name.lower() in names.split()), None)
+def _role(name): # of an array; 'Time (s)' is 'time'
+    word = re.sub(r'\s*[(\[](s|sec|seconds)[)\]]$', '', name.lower().strip())
+    return next((role for role, names in _ROLES.items() if word in names.split()), None)
 
 def _find_traces(arrays, key, who):
     "Name of the traces among named arrays."
@@ -700,8 +751,8 @@ def _find_traces(arrays, key, who):
     matrices = [k for k, v in arrays.items()
                 if v.ndim == 2 and 1 not in v.shape and _role(k) is None and v.dtype.kind in 'biuf']
     named = [k for n in _TRACES for k in arrays if k.lower() == n and arrays[k].ndim == 2]
-    here = ', '.join(f'{k} {v.shape}' for k, v in arrays.items()) or 'no arrays'
-    one = named or len(matrices) == 1
+    here = ', '.join(f'{k} {v.shape}' for k, v in arrays.items()) or 'no arrays (structs and cells are passed over)'
+    one = named or len(matrices) == 1 and not re.search(_NO_TRACES, matrices[0].lower())
     expect(one, f'{who}: {len(matrices)} matrices among {here}; expected one called traces, or pass key=')
     return (named or matrices)[0]
 
@@ -712,10 +763,13 @@ def _sort_arrays(arrays, key, log, matlab=False):
     for k, v in arrays.items():
         role = _role(k)
         if k == name: continue
-        if role: parts[role] = v if role in ('trials', 'trial_times') else _squeeze(v)
+        if v.shape == arrays[name].shape and v.ndim == 2: log.note(f'{k} of shape {v.shape}, that of {name}: left out')
+        elif role: parts[role] = v if role in ('trials', 'trial_times') else _squeeze(v)
         else: rest[k] = _squeeze(v)
     if 'rate' in parts: parts['rate'] = _positive(parts['rate'], log)
     if matlab and 'trials' in parts:
+        shape = np.shape(parts['trials'])
+        expect(shape[1:] == (2,), f'{log}: trials of shape {shape}; expected (n, 2)')
         parts['trials'] = _numbers(parts['trials'], 'trials', log, 2) - [1, 0]
         log.note('trials of a .mat file are read as first and last frame, counted from 1')
     lengths = dict(zip(('behaviour', 'neurons'), np.shape(parts['traces'])))
@@ -735,6 +789,7 @@ def _npz(path):
     if not archive:
         raise DamagedFile(f'{path}: {Path(path).stat().st_size:,} bytes, no .npz archive; make it again')
     with reading(path), np.load(path, allow_pickle=False) as z:
+        for info in z.zip.infolist(): _bounded(info.file_size, info.compress_size, path)
         for k in z.files:
             try: out[k] = z[k]
             except ValueError as error:
@@ -786,13 +841,25 @@ def _mat_array(data, order):
     x = np.frombuffer(values, order + _MAT_TYPES[kind]).reshape(dims, order='F').astype(_MAT_CLASSES[flags & 255])
     return name.decode('latin1'), _words(x) if flags & 255 == 4 else x
 
+_UNPACKED = 10**9 # bytes
+
+def _bounded(size, packed, path):
+    "Refuse what unpacks to more than a gigabyte and a hundred times its size."
+    fits = size <= max(_UNPACKED, 100*packed)
+    if not fits: raise DamagedFile(f'{path}: {packed:,} bytes that unpack to {size:,} or more: no data')
+
+def _unpacked(x, path):
+    out = zlib.decompressobj().decompress(x, max(_UNPACKED, 100*len(x)) + 1)
+    _bounded(len(out), len(x), path)
+    return out
+
 def _mat(path):
     "The arrays of a MATLAB file of version 5 to 7.2; cells and structs are passed over."
     data = Path(path).read_bytes()
     order = {b'IM': '<', b'MI': '>'}.get(data[126:128])
     if order is None: raise NotThisFormat(f'{path}: without the header of MATLAB 5 to 7.3; save it with -v7.3')
     with reading(path):
-        blocks = [next(_mat_blocks(zlib.decompress(x), order))[1] if kind == 15 else x
+        blocks = [next(_mat_blocks(_unpacked(x, path), order))[1] if kind == 15 else x
                   for kind, x in _mat_blocks(data[128:], order) if kind in (14, 15)]
         return {k: x for k, x in (_mat_array(block, order) for block in blocks) if x is not None}
 
@@ -804,20 +871,32 @@ def _is_number(word):
 def _csv(path):
     "A table's columns by name; without a header the names are numbers."
     import pandas as pd
-    sep = '\t' if Path(path).suffix.lower() == '.tsv' else ','
-    with reading(path), open(path, encoding='utf-8') as f:
-        bare = all(map(_is_number, f.readline(1_000_000).strip().split(sep)))
-        f.seek(0)
-        table = pd.read_csv(f, sep=sep, header=None if bare else 'infer', skipinitialspace=True)
+    with reading(path), open(path, encoding='utf-8') as f: lines = [x for x in f if x.strip()] or ['']
+    sep = '\t' if Path(path).suffix.lower() == '.tsv' else ';' if ';' in lines[0] else ','
+    with reading(path): first, last = (next(csv.reader([x], delimiter=sep), []) for x in (lines[0], lines[-1]))
+    if len(last) < len(first):
+        raise DamagedFile(f'{path}: the last line has {len(last)} of {len(first)} columns: cut short; make it again')
+    decimal = ',' if sep != ',' and ',' in lines[-1] else '.'
+    bare = all(_is_number(w.replace(decimal, '.')) for w in first)
+    with reading(path):
+        table = pd.read_csv(path, sep=sep, decimal=decimal, header=None if bare else 'infer', skipinitialspace=True)
     return {str(k).strip(): v.to_numpy() for k, v in table.items()}
+
+def _uncounted(columns, log): # without an index, which only counts the rows
+    k, v = next(iter(columns.items()), ('', np.zeros(0)))
+    index = re.fullmatch(r'(unnamed: 0|index|frames?|rows?|samples?)?', k.lower()) and v.dtype.kind in 'iuf'
+    if not index or len(v) < 3 or (np.diff(v) != 1).any(): return columns
+    log.note(f'column {k!r} counts the rows: left out')
+    return {name: x for name, x in columns.items() if name != k}
 
 def _apart(columns): # the column of times, if any, apart from the others
     clock = next((k for k in columns if _role(k) == 'timestamps'), None)
     return columns.get(clock), {k: v for k, v in columns.items() if k != clock}
 
-def _csv_arrays(path):
+def _csv_arrays(path, log):
     "Traces, and time stamps where there is such a column."
     times, cells = _apart(_csv(path))
+    cells = _uncounted(cells, log)
     text = [k for k, v in cells.items() if v.dtype.kind not in 'biuf' and len(v)]
     text = ', '.join(text[:5])
     expect(not text, f'{path}: columns {text} are not numbers; expected a column a neuron (trials: <name>.trials.csv)')
@@ -836,13 +915,15 @@ def from_file(
     suffix = path.suffix.lower()
     if not path.is_file(): raise FileNotFoundError(f'{path}: no such file (expected arrays)')
     if suffix == '.npy': parts = {'traces': _npy(path, 2)}
-    elif suffix in ('.csv', '.tsv'): parts = _csv_arrays(path)
+    elif suffix in ('.csv', '.tsv'): parts = _csv_arrays(path, log)
     elif suffix == '.npz': parts = _sort_arrays(_npz(path), key, log)
     else:
         with reading(path): hdf5 = h5py.is_hdf5(path)
         if not hdf5 and suffix != '.mat':
             raise NotThisFormat(f'{path}: no HDF5 file; expected arrays in one of {", ".join(_SUFFIXES)}')
         arrays, matlab = _hdf5(path) if hdf5 else (_mat(path), True)
+        fall = {'F', 'Fneu', 'iscell'} <= {*arrays}
+        if fall: raise NotThisFormat(f'{path}: the copy that Suite2p writes for MATLAB; read its folder')
         parts = _sort_arrays(arrays, key, log, matlab)
     return _finish(path, 'arrays', parts, {**given, 'rate': rate}, log)
 
@@ -867,9 +948,10 @@ def _kind_of_file(path):
 
 def _kind_of(path):
     "One of _READERS, by content; raises NotThisFormat for anything else, FileNotFoundError, DamagedFile."
-    path = Path(path)
     suffix = path.suffix.lower()
-    if not path.exists(): raise FileNotFoundError(f'{path}: no such file or folder')
+    if not path.exists():
+        raise FileNotFoundError(f'{path}: {"a link to nothing" if path.is_symlink() else "no such file or folder"}')
+    if not (path.is_dir() or path.is_file()): raise NotThisFormat(f'{path}: neither a file nor a folder')
     if path.is_dir():
         if not _is_zarr(path) and (_is_suite2p(path) or (path/'suite2p').is_dir()): return 'Suite2p'
         zarr = 'a Zarr folder; NWB is read from HDF5: export it with hdmf-zarr (NWBZarrIO to NWBHDF5IO)'
@@ -915,6 +997,9 @@ def read(
     **options, # of the reader and of `from_arrays`: rate, series, trial_times, events, behaviour, window, nan, …
 ) -> Recording:
     "Recognise a recording, read it with what lies beside it, say what was found; ValueError for an unknown option."
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f'read takes a path, found a {type(path).__name__}; arrays go to from_arrays(traces, rate=…)')
+    path = Path(path).expanduser()
     kind = _kind_of(path)
     for option in options: choose(f'option for {kind}', option, _known(kind))
     beside = _sidecars(path)
@@ -932,6 +1017,7 @@ def _paths(root):
         folders[:] = sorted(d for d in folders if not d.startswith('.'))
         whole = _is_suite2p(place) or _is_zarr(place)
         if whole: folders.clear()
+        yield from (place/d for d in folders if (place/d).is_symlink()) # not followed: read, or named as skipped
         sidecar = r'^\.|\.(trials|behaviou?r)\.csv$'
         yield from [place] if whole else (place/f for f in sorted(files) if not re.search(sidecar, f))
 
@@ -980,6 +1066,9 @@ def load(
         animal = _animal(path, root, kind)
         read_it = partial(_read_one, path, session=name, subject=animal)
         raws[name] = Raw(read_it, (path, *_beside(path).values()), animal)
+    if len(raws) > 1 and len({r.subject for r in raws.values()}) == len(raws):
+        print(f'{len(raws)} recordings, each taken for an animal of its own: where one has several, put them in a '
+              'folder of its name, or sub-<animal> in their names')
     options = dict(window=window, series=series, trials=trials, neucoeff=neucoeff, nan=nan, rate=rate)
     return stored_corpus('own', raws, options, root=root, expected='NWB, Suite2p, CaImAn or arrays', skipped=skipped,
                          scale=scale, sizes=SIZES | {'tiny': (3, None)}, **how)
