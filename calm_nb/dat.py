@@ -524,6 +524,8 @@ def forecast_traces(
     memory: int=None, # bytes that may be used; None: half of what is free
 ) -> tuple: # mean (B, H, N) and samples (max(S, 1), B, H, N), float32, z-scored
     "Continuations of traces; a context that is no multiple of L frames loses its first few."
+    if horizon != int(horizon) or horizon < 1:
+        raise ValueError(f'horizon={horizon!r}: expected a whole number of frames, 1 or more')
     context, L, out, means = np.asarray(context, np.float32), nq.config.window, [], []
     (_, frames, neurons), steps = context.shape, -(-horizon//L)
     if frames < L: raise ValueError(f'a context of {frames} frames is shorter than one token ({L} frames)')

@@ -97,10 +97,11 @@ def distinct(sessions) -> list: # iterable of Session
     raise ValueError(f'{len(twice)} names stand for more than one session: {", ".join(map(repr, twice[:5]))}; '
                      'give each recording a name of its own (session=…)')
 
-def memory_of(session) -> dict: # Session -> mean and sd (N,), alpha, units, checksum
+def memory_of(session) -> dict: # Session -> mean and sd (N,), alpha, rate, units, checksum
     "What a model keeps of a session: how to read its traces as recorded, and by what to know it again."
     scale = dict(mean=np.asarray(session.mean), sd=np.asarray(session.sd))
-    return scale | dict(alpha=float(session.alpha), units=session.units, checksum=session.checksum.split('+')[-1])
+    return scale | dict(alpha=float(session.alpha), rate=float(session.rate), units=session.units,
+                        checksum=session.checksum.split('+')[-1])
 
 def check_known(memories: dict, sessions: list, who: str): # {name: memory_of it}; the model's name, for the message
     "Raise ValueError for a session whose name is known and whose data are others."
@@ -594,6 +595,7 @@ class CalM:
         "Train if there is no model yet, else adapt to unknown sessions; ValueError for a known name with other data."
         sessions, start = distinct(sessions), time.perf_counter()
         check_known(self.scalers, sessions, self.name)
+        self._check_learnable(sessions)
         self.scale = resolve_scale(self.scale)
         (sizes, steps), (config, training) = nq_preset(self.scale, self.method), dat_preset(self.scale, self.method)
         training, untrained = replace(training, seed=self.seed), self.dat is None
@@ -604,6 +606,17 @@ class CalM:
         elif not untrained: print(f'{self.name} knows these {len(sessions)} sessions: nothing to train')
         self.fit_seconds += time.perf_counter() - start
         return self.remember(sessions)
+
+    def _check_learnable(self, sessions):
+        "Raise ValueError for sessions without a validation trial, and for rates that are not one."
+        if sessions and not any(len(s.of('val')) for s in sessions):
+            trials = ', '.join(f'{s.name} has {len(s)}' for s in sessions[:5])
+            raise ValueError(f'no validation trial, by which a training is judged ({trials} trials): record more, or '
+                             'cut shorter ones (window=… of the reader)')
+        rates = [m['rate'] for m in self.scalers.values() if 'rate' in m] + [s.rate for s in sessions]
+        if max(rates, default=1) > 1.25*min(rates, default=1):
+            raise ValueError(f'recordings of {min(rates):g} and of {max(rates):g} Hz: a token is so many frames, and '
+                             'would last longer in one than in the other; resample, or fit a model for each rate')
 
     def remember(self, sessions):
         "Keep what it takes to read traces as recorded and to know the sessions again; raises ValueError as `fit`."

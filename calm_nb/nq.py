@@ -273,8 +273,11 @@ def _pad_tail(traces, window, whole=False):
     missing = -frames % window
     return torch.cat([traces, traces[..., -1:].expand(*traces.shape[:-1], missing)], -1) if missing else traces
 
-def check_traces(traces) -> Tensor: # (..., T, N)
-    "Traces as a float32 tensor; raises ValueError for wrong shapes, no frames, NaN or infinite values."
+def check_traces(traces) -> Tensor: # (..., T, N): a tensor, an array of any kind, a table or a Recording
+    "Traces as a float32 tensor; raises ValueError for wrong shapes, no frames, NaN, masked or infinite values."
+    if not isinstance(traces, Tensor): # no strides below zero, no mask
+        found = np.ma.asarray(getattr(traces, 'traces', traces)).astype('float32', copy=False)
+        traces = np.ascontiguousarray(found.filled(np.nan))
     traces = torch.as_tensor(traces, dtype=torch.float32)
     if traces.ndim not in (2, 3) or not traces.shape[-2]:
         raise ValueError(f'traces have shape {tuple(traces.shape)}: expected (frames, neurons), or a batch of them')
