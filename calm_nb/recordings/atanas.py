@@ -221,7 +221,7 @@ def _check_format(f, path):
     found = [k for k in _TRACES if k in here['gcamp']]
     missing = [] if here['behavior'] else ['behavior']
     missing += [f'{g}/{k}' for g, k in (('gcamp', 'idx_splits'), ('timing', 'timestamp_confocal')) if k not in here[g]]
-    missing += [] if found else [f'gcamp/ with one of {", ".join(TRACES)}']
+    missing += [] if found else [f'gcamp/ with one of {", ".join(_TRACES)}']
     if not missing: return found
     raise NotThisFormat(f'{path}: no recording of this release, without {"; ".join(missing)}; it holds '
                         f'{", ".join(members(f, "/", path.name)) or "nothing"}')
@@ -280,7 +280,7 @@ def _names_for(raw, labels, path, uid, log): # names of the neurons from where `
 # %% ../../nbs/01a_atanas.ipynb #faf9db0a
 def read(
     path, # a <uid>-data.h5 file, or a .json of the web site, plain or .bz2
-    traces: str='trace_array_original', # one of TRACES
+    traces: str='trace_array_original', # one of _TRACES
     window: int=80, # frames a pseudo-trial
     labels='beside', # file of NeuroPAL labels; 'beside': one in the recording's folder, or those in a JSON; None
     session: str=None, # name of the recording; None: its uid
@@ -455,7 +455,7 @@ def load(
     root, # folder of the recordings, searched with its subfolders
     scale: str='small', # 'tiny' takes the first three animals; 'small' and 'paper' take all
     window: int=80, # frames a pseudo-trial
-    traces: str='trace_array_original', # one of TRACES
+    traces: str='trace_array_original', # one of _TRACES
     manifest=None, # 'paper' or a list of uids; None: all that is there
     gfp: bool=False, # also the controls with GFP, which does not follow calcium
     **how, # as in stored_corpus: seed, alpha, held_out (of the animals), neurons, sessions, store, workers
