@@ -895,13 +895,12 @@ def baseline(
     return made(BASELINES[choose('baseline', name, BASELINES)], options | dict(folder=folder), changes)
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #de83e242
-_RATES = dict(lr=(1e-4, 3e-4, 1e-3, 3e-3, 5e-3))
 SEARCH = dict( # scale -> network -> settings tried, every combination
     tiny={name: dict(lr=(2e-3, 5e-3)) for name in NETS},
     small=dict(TCN=dict(lr=(1e-3, 2e-3), steps=(200, 400)), PatchTST=dict(lr=(3e-4, 1e-3), steps=(150, 300)),
                iTransformer=dict(lr=(3e-4, 1e-3), steps=(300, 600)),
                POCO=dict(lr=(3e-4, 1e-3), weight_decay=(.01, .3))),
-    paper={name: _RATES | dict(weight_decay=(1e-4, .01, .1)) for name in NETS})
+    paper={name: dict(lr=(1e-4, 3e-4, 1e-3, 3e-3, 5e-3), weight_decay=(1e-4, .01, .1)) for name in NETS})
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #a1aab408
 def milliseconds(f, repeats: int=5): # called without arguments -> ms
