@@ -18,7 +18,8 @@ from typing import Callable, Protocol
 import numpy as np, torch
 from .core import *
 from .data import Corpus, block_split, ema
-from .dat import DAT, adapt, adapt_training, dat_for, dat_preset, forecast_traces, load_dat, save_dat, train_dat
+from .dat import (DAT, adapt, adapt_training, dat_for, dat_preset, forecast_traces, load_dat, recognise,
+                         save_dat, train_dat)
 from .nq import METHODS, NQ, check_traces, draw_means, load_nq, nq_for, nq_preset, save_nq, train_nq
 from .training import load_pretrained, save_pretrained
 
@@ -574,6 +575,7 @@ class CalM:
     name: str = None         # in tables; None: CalM or CalM-paper
     fit_seconds: float = 0.  # of training
     method: str = 'ours'     # or 'paper': its model, losses and greedy rollout
+    names: float = 0.        # above 0 neurons of one name share embeddings: of DATConfig, .5 is good
 
     def __post_init__(self):
         for what, model in (('nq', self.nq), ('dat', self.dat)):
@@ -601,6 +603,7 @@ class CalM:
         self._check_learnable(sessions)
         self.scale = resolve_scale(self.scale)
         (sizes, steps), (config, training) = nq_preset(self.scale, self.method), dat_preset(self.scale, self.method)
+        config = replace(config, names=self.names)
         training, untrained = replace(training, seed=self.seed), self.dat is None
         if self.nq is None: self.nq = train_nq(sessions, sizes, replace(steps, seed=self.seed))
         if untrained: self.dat = train_dat(self.nq, sessions, config, training)
@@ -610,12 +613,23 @@ class CalM:
         self.fit_seconds += time.perf_counter() - start
         return self.remember(sessions)
 
+    def recognise(self, sessions):
+        "Know new sessions by the names of their neurons, with nothing trained; ValueError as `fit`, and without names."
+        sessions = distinct(sessions)
+        check_known(self.scalers, sessions, self.name)
+        self._check_rates(sessions)
+        recognise(self.dat, [s for s in sessions if s.name not in self.dat.sessions])
+        return self.remember(sessions)
+
     def _check_learnable(self, sessions):
         "Raise ValueError for sessions without a validation trial, and for rates that are not one."
         if sessions and not any(len(s.of('val')) for s in sessions):
             trials = ', '.join(f'{s.name} has {len(s)}' for s in sessions[:5])
             raise ValueError(f'no validation trial, by which a training is judged ({trials} trials): record more, or '
                              'cut shorter ones (window=… of the reader)')
+        self._check_rates(sessions)
+
+    def _check_rates(self, sessions):
         rates = [m['rate'] for m in self.scalers.values() if 'rate' in m] + [s.rate for s in sessions]
         if max(rates, default=1) > 1.25*min(rates, default=1):
             raise ValueError(f'recordings of {min(rates):g} and of {max(rates):g} Hz: a token is so many frames, and '
