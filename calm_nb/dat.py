@@ -38,7 +38,7 @@ class DATConfig:
     hidden: int = 2048         # width of the feed-forward layer
     codes: int = 128           # K, size of the vocabulary
     dropout: float = .15       # of residual branches and of the input
-    coupling: str = 'both'     # neural axis: in COUPLINGS; 'softmax' is the paper's, 'both' adds 'signed' to it
+    coupling: str = 'signed'   # neural axis: in COUPLINGS; 'softmax' is the paper's, 'both' adds 'signed' to it
     latents: int = 32          # through which 'latents' mixes neurons
     rank: int = 64             # of each head's signed coupling
     silence: float = 0.        # probability that a neuron is left out of it, for a trial of training
@@ -564,9 +564,9 @@ def dat_preset(
 ) -> tuple[DATConfig, TrainConfig]:
     "Sizes and training of the transformer."
     config, training = dict(
-        tiny=(DATConfig(dim=48, layers=2, heads=4, hidden=96, codes=32, dropout=.05, coupling='signed', rank=16),
+        tiny=(DATConfig(dim=48, layers=2, heads=4, hidden=96, codes=32, dropout=.05, rank=16),
               TrainConfig(steps=120, lr=3e-3, weight_decay=.1, ema=.95, eval_every=60, precision='fp32')),
-        small=(DATConfig(dim=128, layers=2, heads=4, hidden=256, dropout=.2, coupling='signed', rows=400),
+        small=(DATConfig(dim=128, layers=2, heads=4, hidden=256, dropout=.2, rows=400),
                TrainConfig(steps=400, epochs=11, lr=2e-3, weight_decay=.1, eval_every=100, precision='fast')),
         paper=(DATConfig(), TrainConfig(steps=2000, epochs=160, lr=1e-3, weight_decay=.1, eval_every=50, patience=8)),
     )[choose('scale', scale, SCALES)]
