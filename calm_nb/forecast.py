@@ -2,14 +2,14 @@
 
 # %% auto #0
 __all__ = ['MIN_HORIZON', 'LEVELS', 'KNOWING', 'METRICS', 'CARD', 'NAMES', 'horizon_trials', 'trial_batches', 'Forecast',
-           'Forecaster', 'distinct', 'memory_of', 'check_known', 'trial_corr', 'crps', 'rank_histogram', 'coverage',
-           'pad_steps', 'find_trials', 'Oracle', 'Observer', 'Metric', 'metric_of', 'Evaluation', 'ask', 'evaluate',
-           'score_table', 'curve_table', 'summary', 'retraining', 'results', 'stars', 'paired_test', 'paired',
-           'forecast_example', 'model_color', 'draw_traces', 'label_traces', 'draw_bars', 'draw_steps',
-           'figure_forecast', 'figure_forecast_quality', 'panel_letter', 'CalM', 'only', 'calm_for']
+           'Forecaster', 'distinct', 'memory_of', 'check_known', 'check_source', 'check_reading', 'trial_corr', 'crps',
+           'rank_histogram', 'coverage', 'pad_steps', 'find_trials', 'Oracle', 'Observer', 'Metric', 'metric_of',
+           'Evaluation', 'ask', 'evaluate', 'score_table', 'curve_table', 'summary', 'retraining', 'results', 'stars',
+           'paired_test', 'paired', 'forecast_example', 'model_color', 'draw_traces', 'label_traces', 'draw_bars',
+           'draw_steps', 'figure_forecast', 'figure_forecast_quality', 'panel_letter', 'CalM', 'only', 'calm_for']
 
 # %% ../nbs/04c_forecast.ipynb #e28691ae
-import time
+import time, warnings
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +17,8 @@ from typing import Callable, Protocol
 import numpy as np, torch
 from .core import *
 from .data import Corpus, ema
-from .dat import DAT, adapt, adapt_training, dat_for, dat_preset, forecast_traces, load_dat, save_dat, train_dat
+from .dat import (DAT, adapt, adapt_training, check_quantizer, dat_for, dat_preset, forecast_traces, load_dat,
+                         save_dat, train_dat)
 from .nq import METHODS, NQ, check_traces, draw_means, load_nq, nq_for, nq_preset, save_nq, train_nq
 from .training import load_pretrained, save_pretrained
 
@@ -112,6 +113,51 @@ def check_known(memories: dict, sessions: list, who: str): # {name: memory_of it
         if not differ: continue
         raise ValueError(f'{who} knows a session {s.name!r} with other data ({differ}): '
                          'give this recording another name (session=…), or train a new model')
+
+# %% ../nbs/04c_forecast.ipynb #1448f145
+def _labels(neurons):
+    "A digest of each column of a session's neurons."
+    return {k: config_key(np.asarray(v).astype(str).tolist(), 1) for k, v in neurons.items()}
+
+def check_source(given, known: dict, name: str): # a Recording, a table, an array; memory_of the session; its name
+    "Raise ValueError where what comes with traces (rate, units, the neurons' names) is not the session's."
+    columns = list(getattr(given, 'columns', ()))
+    named = dict(name=columns) if columns and all(isinstance(c, str) for c in columns) else getattr(given, 'neurons', {})
+    rate, units = getattr(given, 'rate', None), getattr(given, 'units', None)
+    old, new = known.get('neurons', {}), _labels(named)
+    differ = [f'the column {k!r} of the neurons' for k in new if old.get(k, new[k]) != new[k]]
+    if rate and abs(rate/known.get('rate', rate) - 1) > .05: differ.append(f"a rate of {rate:g} for {known['rate']:g} Hz")
+    if units and units != known.get('units', units): differ.append(f"units of {units!r} for {known['units']!r}")
+    if not differ: return
+    raise ValueError(f'these traces are not of session {name!r} as the model knows it ({"; ".join(differ)}): bring its '
+                     'neurons in their order, in its units and at its rate, or fit the recording under a name of its own')
+
+_AWAY = 1.4 # sd: of 3,000 contexts of real and simulated recordings the farthest was at 1.2
+
+def _reading(z):
+    "How many sd the median neuron's mean is from 0, and whether z-scored traces look like this."
+    z = z.reshape(-1, z.shape[-1])
+    spread, below = np.median(np.sqrt((z**2).mean(0))), (z < 0).mean()
+    return float(np.median(np.abs(z.mean(0)))), .3 < spread < 2 and .15 < below < .97
+
+def check_reading(
+    z: np.ndarray, other: np.ndarray, # (..., N) z-scored by the way traces are read, and by the other way
+    known: dict, who: str, way: str, instead: str, # memory_of the session; for messages: what, and both ways
+):
+    "Raise ValueError for traces that fit the other reading far better; warn of another order, and of far values."
+    (away, _), (there, plausible) = _reading(z), _reading(other)
+    if away <= _AWAY: return
+    said = f'{who}: read {way}, the median neuron is {away:.1f} sd from its mean in training'
+    if plausible and there < away/2:
+        raise ValueError(f'{said}; read {instead}, {there:.1f}: pass z-scored traces with their Session, and traces as '
+                         'recorded with its name')
+    mean, sd = known['mean'], known['sd']
+    found, order = z.reshape(-1, len(mean)).mean(0)*sd + mean, np.argsort(mean)
+    sorted_ = float(np.median(np.abs(np.sort(found) - mean[order])/sd[order]))
+    alike = pearson(np.argsort(np.argsort(found)), np.argsort(order))
+    if len(mean) >= 10 and sorted_ < away/2 and alike < .5:
+        warnings.warn(f'{said}; in another order of the neurons, {sorted_:.1f}: are they in the order of the training?')
+    elif away > 3: warnings.warn(f'{said}: are these its neurons, in its units?')
 
 # %% ../nbs/04c_forecast.ipynb #1e9a725a
 def trial_corr(mean: np.ndarray, target: np.ndarray) -> np.ndarray: # forecast and truth, both (B, H, N) -> (B,)
@@ -577,6 +623,7 @@ class CalM:
             if isinstance(model, (torch.nn.Module, type(None))): continue
             raise ValueError(f"CalM's {what} is a {type(model).__name__}: expected a trained model or None; "
                              "settings go by name, as in CalM(scale='small')")
+        if self.nq and self.dat: check_quantizer(self.dat, self.nq)
         choose('scale', self.scale, ('auto', *SCALES))
         paper = choose('method', self.method, METHODS) == 'paper'
         if self.samples is None: self.samples = 0 if paper else 32
@@ -625,7 +672,7 @@ class CalM:
             known = self.dat.sessions.get(s.name, 'no')
             if known != s.n_neurons:
                 raise ValueError(f'{self.name} has {known} neurons of session {s.name!r}, which has {s.n_neurons}')
-            self.scalers[s.name] = memory_of(s)
+            self.scalers[s.name] = memory_of(s) | dict(neurons=_labels(s.neurons))
         return self
 
     def forecast(self,
@@ -636,7 +683,7 @@ class CalM:
     ) -> Forecast: # (B, H, N) z-scored; for traces as recorded (1, H, N) in their units
         "Continue traces; raises ValueError for NaN, wrong neurons or too few frames, KeyError for an unknown session."
         own = not hasattr(session, 'trials')
-        name, z = self.as_trained(context, session, frames) if own else (session.name, check_traces(context))
+        name, z = self.as_trained(context, session, frames) if own else self.as_scaled(context, session)
         both = forecast_traces(self.dat, self.nq, z, horizon, name, self.samples, self.temperature, self.seed)
         if own: both = [y*self.scalers[name]['sd'] + self.scalers[name]['mean'] for y in both]
         return Forecast(*both) if self.samples else Forecast(both[0])
@@ -648,13 +695,25 @@ class CalM:
             raise ValueError(f'this model knows {len(self.scalers)} sessions: name one of {known}…')
         name = name or next(iter(self.scalers))
         self.dat.identity(name)
+        check_source(traces, self.scalers[name], name)
         known, traces = self.scalers[name], check_traces(traces).cpu().numpy()
         (T, *N), n = traces.shape, len(known['mean'])
         if N != [n]: raise ValueError(f'traces have shape {traces.shape}: session {name!r} has {n} neurons, '
                                       f'expected (frames, {n})')
         if T < frames: raise ValueError(f'{T} frames are fewer than the {frames} of context: give more, '
                                         'or a smaller `frames`')
-        return name, ((ema(traces, known['alpha']) - known['mean'])/known['sd'])[None, -frames:]
+        z = (ema(traces, known['alpha']) - known['mean'])/known['sd']
+        check_reading(z, traces, known, f'traces for session {name!r}', 'as recorded', 'as z-scored')
+        return name, z[None, -frames:]
+
+    def as_scaled(self, z, session): # z-scored traces and their Session -> its name, the traces
+        "Question traces that should be z-scored; raises ValueError for a session known with other data."
+        z, known, name = check_traces(z).cpu().numpy(), self.scalers.get(session.name), session.name
+        if known and z.shape[-1] == len(known['mean']):
+            check_known(self.scalers, [session], self.name)
+            other, who = (z - known['mean'])/known['sd'], f'traces given with session {name!r}'
+            check_reading(z, other, known, who, 'as z-scored', 'as recorded')
+        return name, z
 
     def save_pretrained(self, folder):
         "Write the model to a folder: nq/, dat/, scalers/ and nothing pickled; raises ValueError before `fit`."
