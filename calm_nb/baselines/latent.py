@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np, torch
 from scipy.special import ndtri
 from ..core import *
-from .forecast import (_SPREADS, BASELINES, RidgeVAR, _Drawing, _factor, _residuals, _var_error,
-                                        _var_moments, ridge_solve)
-from ..forecast import Forecast, horizon_trials, trial_batches
+from .forecast import (_SPREADS, BASELINES, RidgeVAR, _Drawing, _factor, _residuals, _val_batches,
+                                        _var_error, _var_moments, ridge_solve)
+from ..forecast import Forecast
 
 # %% ../../nbs/04d_latent_baselines.ipynb #84faa6a2
 def _reduced(
@@ -38,8 +38,8 @@ class ReducedRankVAR(RidgeVAR):
     def fit_one(self, s):
         "As VAR, then of the ranks the best on validation trials; the noise is that of the chosen coefficients."
         fit = super().fit_one(s)
-        xx, xy, yy = _var_moments(s, fit.order)
-        batches = list(trial_batches(s, horizon_trials(s, 'val', self.context)[0], self.context))
+        xx, xy, yy = _var_moments(s, fit.order, self.past)
+        batches = _val_batches(s, self.context, self.past, fit.order*bool(self.past))
         ranks = [*(r for r in self.ranks if r < s.n_neurons), s.n_neurons]
         made = {r: _reduced(fit.coef, xx, r) for r in ranks}
         fit.rank = min(made, key=lambda r: _var_error(made[r], batches))
@@ -162,13 +162,14 @@ class LDS(_Drawing):
     samples: int = 0 # futures drawn; 0: a point forecast
     spreads: tuple = _SPREADS # factors on the futures' spread tried, with samples
     seed: int = 0 # of the futures
+    past: int = 0 # frames before a trial that the filter reads, too, where there are as many
     name: str = 'LDS'
     fits: dict = field(default_factory=dict, repr=False) # session name -> Dynamics
 
     def fit_one(self, s):
         "Fit every size on the training trials; keep the best on the validation trials."
         trials = [s.trial(int(i)) for i in s.of('train')]
-        batches = list(trial_batches(s, horizon_trials(s, 'val', self.context)[0], self.context))
+        batches = _val_batches(s, self.context, self.past)
         if not trials or not batches:
             raise ValueError(f'session {s.name}: LDS needs training trials, '
                              f'and validation trials longer than {self.context + 2} frames')
