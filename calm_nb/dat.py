@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 from einops import rearrange
 from .core import *
+from .data import Corpus
 from .layers import Attention, Dropout, FeedForward, KVCache, attention_core, init_weights
 from .nq import METHODS, NQ, changed, corpus_key, detokenize, is_worm, session_key, tokenize
 from .store import store_folder
@@ -672,15 +673,21 @@ def dat_for(
     config: DATConfig=None, training: TrainConfig=None, # instead of the preset's
     method: str='ours', # or 'paper'
     context: int=40, # frames given to the validation forecast
+    apart: bool=False, # pretrain in a folder of its own, which is found again for other held-out sessions
 ) -> DAT: # with tables for all sessions, held-out ones adapted
     "The transformer of a corpus, pretrained on held-in, adapted to held-out sessions: found in the run folder or made."
     preset = dat_preset(scale, method, corpus.name)
     config, training = config or preset[0], replace(training or preset[1], seed=seed)
     about = dict(config=changed(config), training=changed(training), context=context, nq=nq.key,
                  corpus=corpus_key(corpus), held_out=corpus_key(corpus, corpus.held_out))
+    if apart: about['apart'] = True
     def make(folder):
-        dat = train_dat(nq, [corpus[n] for n in corpus.held_in], config, training, folder, context)
         new = [corpus[n] for n in corpus.held_out]
+        if new and apart:
+            inside = Corpus(corpus.name, {n: corpus.makers[n] for n in corpus.held_in})
+            dat = dat_for(inside, nq, scale, seed, config, training, method, context)
+            torch.manual_seed(seed) # the new tables start alike, whether it was trained or found
+        else: dat = train_dat(nq, [corpus[n] for n in corpus.held_in], config, training, folder, context)
         return adapt(dat, nq, new, adapt_training(training), folder and folder/'adapt', context) if new else dat
     return found_or_made(corpus.name, scale, seed, f'dat-{config_key(about, _VERSION)}', load_dat, make, save_dat)
 

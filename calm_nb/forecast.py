@@ -7,17 +7,18 @@ __all__ = ['MIN_HORIZON', 'LEVELS', 'KNOWING', 'METRICS', 'CARD', 'NAMES', 'hori
            'Metric', 'metric_of', 'Evaluation', 'ask', 'evaluate', 'score_table', 'curve_table', 'summary',
            'retraining', 'results', 'stars', 'paired_test', 'paired', 'forecast_example', 'model_color', 'draw_traces',
            'label_traces', 'draw_bars', 'draw_steps', 'figure_forecast', 'figure_forecast_quality', 'panel_letter',
-           'CalM', 'only', 'calm_for']
+           'CalM', 'only', 'folded', 'calm_for']
 
 # %% ../nbs/04c_forecast.ipynb #e28691ae
 import time, warnings
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from functools import partial
 from typing import Callable, Protocol
 import numpy as np, torch
 from .core import *
-from .data import SPLITS, Corpus, _segment_of, ema
+from .data import SPLITS, Corpus, _segment_of, block_split, ema
 from .dat import (DAT, adapt, adapt_training, check_quantizer, dat_for, dat_preset, forecast_traces, load_dat,
                          save_dat, train_dat)
 from .nq import METHODS, NQ, check_traces, draw_means, load_nq, nq_for, nq_preset, save_nq, train_nq
@@ -341,7 +342,7 @@ def _card(model, session, estimator: str='point') -> dict: # Forecaster or decod
     "CARD of a result: the model's own words first."
     usual = dict(neurons=session.n_neurons, train_trials=len(session.of('train')), method='baseline', training_seed=0,
                  presentations=0, estimator=estimator)
-    return usual | getattr(model, 'card', {})
+    return usual | getattr(model, 'card', {}) | {k: session.meta[k] for k in ('fold',) if k in session.meta}
 
 def _score_batch(trials, forecast, future):
     "What evaluate keeps of one batch: arrays, one a score."
@@ -366,13 +367,14 @@ def _collect(parts):
 # %% ../nbs/04c_forecast.ipynb #cf615d92
 def _about(e, dataset, scale, split, seed):
     choose('split', split, ('held-in', 'held-out', 'single'))
-    return dict(dataset=dataset, scale=scale, split=split, session=e.session, model=e.model, seed=seed)
+    about = dict(dataset=dataset, scale=scale, split=split, session=e.session, model=e.model, seed=seed)
+    return about | {k: e.card[k] for k in ('fold',) if k in e.card} # of a cross-validation
 
 def score_table(
     evaluations: list, dataset: str, scale: str, # of Evaluation; name; one of SCALES
     split: str='single', # 'held-in', 'held-out' or 'single': where the sessions stand
     seed: int=0, # of the data: the split, and in a simulation the network
-): # DataFrame: dataset, scale, split, session, model, seed, CARD, metric, value
+): # DataFrame: dataset, scale, split, session, model, seed, (fold,) CARD, metric, value
     "One row a session, model, training seed and metric; metrics a point forecast does not have are left out."
     import pandas as pd
     rows = [_about(e, dataset, scale, split, seed) | e.card | dict(metric=metric, value=float(value))
@@ -381,7 +383,7 @@ def score_table(
 
 def curve_table(
     evaluations: list, dataset: str, scale: str, split: str='single', seed: int=0, # as in score_table
-): # DataFrame: dataset, scale, split, session, model, seed, training_seed, curve, x, value
+): # DataFrame: dataset, scale, split, session, model, seed, (fold,) training_seed, curve, x, value
     "Curves by horizon step (x in s after the context) and by nominal coverage (x in [0, 1])."
     import pandas as pd
     rows = []
@@ -392,10 +394,11 @@ def curve_table(
         rows += [about | dict(curve=k, x=float(x), value=float(y)) for k, xy in curves.items() for x, y in zip(*xy)]
     return pd.DataFrame(rows).dropna(ignore_index=True)
 
-def _over_training(scores): # DataFrame, of score_table or curve_table -> a row a session, model and metric
-    "Means over training seeds: the units of every comparison are sessions."
-    if 'training_seed' not in scores or scores.training_seed.nunique() < 2: return scores
-    same = [c for c in scores if c not in ('training_seed', 'presentations', 'value')]
+def _over_runs(scores): # DataFrame, of score_table or curve_table -> a row a session, model and metric
+    "Means over training seeds and over folds: the units of every comparison are sessions."
+    runs = [c for c in ('training_seed', 'fold') if c in scores and scores[c].nunique() > 1]
+    if not runs: return scores
+    same = [c for c in scores if c not in ('training_seed', 'fold', 'presentations', 'train_trials', 'value')]
     return scores.groupby(same, sort=False, dropna=False).value.mean().reset_index()
 
 def summary(
@@ -405,7 +408,7 @@ def summary(
 ): # DataFrame, a row a split and model
     "Mean ± sample sd over sessions; models as they come in `scores`; a score a model lacks is shown as –."
     metrics = metrics or (*METRICS, 'seconds')
-    chosen = _over_training(scores[scores.metric.isin(metrics)])
+    chosen = _over_runs(scores[scores.metric.isin(metrics)])
     table = chosen.groupby(['split', 'model', 'metric'], sort=False).value.agg(lambda v: mean_sd(v, digits)).unstack()
     order = list(chosen[['split', 'model']].drop_duplicates().itertuples(index=False, name=None))
     return table.reindex(index=order, columns=[m for m in metrics if m in table]).fillna('–').reset_index()
@@ -466,7 +469,7 @@ def paired(
     import pandas as pd
     metric, rows = metric or _common_metric(scores), []
     again = retraining(scores, metric).set_index(['split', 'model']).sd if 'training_seed' in scores else {}
-    chosen = _over_training(scores[scores.metric == metric])
+    chosen = _over_runs(scores[scores.metric == metric])
     if metric.startswith('crps'): chosen = chosen[chosen.model.isin(_spread(scores))]
     choose('reference', reference, chosen.model.unique())
     for split, part in chosen.groupby('split', sort=False):
@@ -536,7 +539,7 @@ def label_traces(ax, example: dict): # Axes drawn by draw_traces; the same examp
 
 def draw_bars(ax, scores, metric: str='corr'): # matplotlib Axes; DataFrame, from score_table
     "A bar a model, mean over sessions, a point a session; held-out sessions in paler bars beside the held-in ones."
-    draw_means(ax, _over_training(scores[scores.metric == metric]), 'model', model_color)
+    draw_means(ax, _over_runs(scores[scores.metric == metric]), 'model', model_color)
     ax.set(ylabel=metric_of(metric).label)
     for label in ax.get_xticklabels(): label.set(rotation=35, ha='right', rotation_mode='anchor')
 
@@ -548,7 +551,7 @@ def _draw_lines(ax, curves, **style):
 def draw_steps(ax, curves, curve: str='corr'): # matplotlib Axes; DataFrame, from curve_table; 'corr' or 'crps'
     "A score by time after the context, averaged over sessions; CRPS of models that forecast a distribution."
     names = {'corr': 'correlation over trials', 'crps': 'CRPS (s.d.)'}
-    chosen = _over_training(curves[curves.curve == choose('curve', curve, names)])
+    chosen = _over_runs(curves[curves.curve == choose('curve', curve, names)])
     if curve == 'crps': chosen = chosen[chosen.model.isin(curves.model[curves.curve == 'coverage'])]
     frame = chosen.groupby('session').x.min().max()
     chosen = chosen.assign(x=(chosen.x/frame).round()*frame)  # sessions of several rates share the slowest one's frames
@@ -560,14 +563,14 @@ def draw_steps(ax, curves, curve: str='corr'): # matplotlib Axes; DataFrame, fro
 def _draw_calibration(ax, curves):
     "Share of the truth inside the central interval of each nominal level; the diagonal is honest."
     ax.plot([0, 1], [0, 1], color='#BBBBBB', lw=.8)
-    _draw_lines(ax, _over_training(curves[curves.curve == 'coverage']), lw=1.2, marker='o', ms=2.2)
+    _draw_lines(ax, _over_runs(curves[curves.curve == 'coverage']), lw=1.2, marker='o', ms=2.2)
     ax.text(.97, .03, 'overconfident', ha='right', fontsize=7, color='#777777')
     ax.text(.03, .97, 'too wide', va='top', fontsize=7, color='#777777')
     ax.set(xlabel='nominal coverage', ylabel='truth inside the band', xlim=(0, 1), ylim=(0, 1))
 
 def _draw_pairs(ax, scores, rival, metric):
     "A line a session from a rival's score to CalM's, by split, with the means and the mark of Wilcoxon's test."
-    chosen, both = _over_training(scores[scores.metric == metric]), [rival, 'CalM']
+    chosen, both = _over_runs(scores[scores.metric == metric]), [rival, 'CalM']
     wide = chosen.pivot(index=['split', 'session', 'seed'], columns='model', values='value')[both].dropna()
     for j, split in enumerate(chosen.split.unique()):
         pair, x = wide.loc[split], 2*j + np.arange(2)
@@ -753,6 +756,21 @@ class CalM:
 def only(corpus, *names: str): # Corpus, of its sessions -> Corpus of these sessions, held in
     "A corpus of some sessions of another; raises ValueError for a name it lacks."
     return Corpus(corpus.name, {choose('session', n, corpus.makers): corpus.makers[n] for n in names})
+
+def folded(
+    corpus, protocol: str, # Corpus; 'blocks': all sessions are held in; 'animals': each animal is held out, in turn
+    folds: int=5, gap: int=40, # blocks of time of what is tested, and frames beside them: see `block_split`
+) -> list: # of Corpus: fold after fold, of one animal after the other
+    "The corpora of a cross-validation over blocks of time; other sessions than the tested keep their split."
+    animals = {}
+    for s in corpus: animals.setdefault(s.subject, []).append(s.name)
+    if choose('protocol', protocol, ('blocks', 'animals')) == 'animals' and len(animals) < 2:
+        raise ValueError(f'{corpus.name} holds one animal ({", ".join(animals)}): nothing to learn from without it')
+    def block(name, fold): return block_split(corpus[name], fold, folds, gap)
+    def part(fold, away):
+        tested = {n: partial(block, n, fold) for n in away or corpus.names}
+        return Corpus(corpus.name, {**corpus.makers, **tested}, away)
+    return [part(k, away) for away in (animals.values() if protocol == 'animals' else [()]) for k in range(folds)]
 
 def calm_for(
     corpus, scale: str, seed: int=0, # Corpus; one of SCALES; of training
