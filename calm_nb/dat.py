@@ -3,8 +3,8 @@
 # %% auto #0
 __all__ = ['AXES', 'COUPLINGS', 'PAPER_DAT', 'DATConfig', 'NeuralAxis', 'SoftmaxCoupling', 'SignedCoupling', 'LatentCoupling',
            'DualAxisBlock', 'Tables', 'table_key', 'table_name', 'names_of', 'DAT', 'dat_losses', 'rollout',
-           'of_like_length', 'forecast_traces', 'sample_traces', 'dat_preset', 'dat_groups', 'train_dat', 'adapt',
-           'recognise', 'save_dat', 'load_dat', 'dat_for', 'adapt_training', 'influence']
+           'of_like_length', 'forecast_traces', 'sample_traces', 'dat_preset', 'dat_groups', 'train_dat',
+           'check_quantizer', 'adapt', 'recognise', 'save_dat', 'load_dat', 'dat_for', 'adapt_training', 'influence']
 
 # %% ../nbs/04_dat.ipynb #63996b10
 from dataclasses import asdict, dataclass, replace
@@ -39,7 +39,7 @@ class DATConfig:
     hidden: int = 2048         # width of the feed-forward layer
     codes: int = 128           # K, size of the vocabulary
     dropout: float = .15       # of residual branches and of the input
-    coupling: str = 'both'     # neural axis: in COUPLINGS; 'softmax' is the paper's, 'both' adds 'signed' to it
+    coupling: str = 'signed'   # neural axis: in COUPLINGS; 'softmax' is the paper's, 'both' adds 'signed' to it
     latents: int = 32          # through which 'latents' mixes neurons
     rank: int = 64             # of each head's signed coupling
     silence: float = 0.        # probability that a neuron is left out of it, for a trial of training
@@ -233,6 +233,7 @@ class DAT(nn.Module):
         self.config = c = config or DATConfig()
         self.precision, self.recompute = 'fp32', False # of rollouts and features; activation checkpointing in training
         self.presentations = 0 # of training trials, in pretraining
+        self.quantizer = '' # fingerprint of the one whose tokens it learned; '': not known
         self.tokens, self.drop, self.norm = nn.Embedding(c.codes, c.dim), Dropout(c.dropout), nn.LayerNorm(c.dim)
         self.blocks, self.tables = nn.ModuleList(DualAxisBlock(c) for _ in range(c.layers)), nn.ModuleDict()
         init_weights(self, residuals=3*c.layers)
@@ -440,6 +441,9 @@ def _continue(dat, z, steps, session, u, copies, at_once, temperature, windows=N
     read = [KVCache(z.shape[-1]) for _ in dat.blocks]
     def scores(z, caches): return dat.logits(dat.features(z, session, None, caches, prepared, last=True)[:, :, -1])
     first, out, missed = scores(z, read), [], 0.
+    if first.device.type != 'meta' and not first.isfinite().all():
+        raise FloatingPointError('scores of the next token are NaN or infinite: so are some of its weights; load the '
+                                 'transformer again, or train it anew')
     for i in range(0, copies, at_once):
         n = min(at_once, copies - i)
         caches, last, new, beside = [c.repeat(n, z.shape[-1] + steps) for c in read], first.repeat(n, 1, 1), [], []
@@ -602,9 +606,10 @@ def dat_preset(
 ) -> tuple[DATConfig, TrainConfig]:
     "Sizes and training of the transformer."
     config, training = dict(
-        tiny=(DATConfig(dim=48, layers=2, heads=4, hidden=96, codes=32, dropout=.05, coupling='signed', rank=16),
-              TrainConfig(steps=120, lr=3e-3, weight_decay=.1, ema=.95, eval_every=60, precision='fp32')),
-        small=(DATConfig(dim=128, layers=2, heads=4, hidden=256, dropout=.2, coupling='signed', rows=400),
+        tiny=(DATConfig(dim=48, layers=2, heads=4, hidden=96, codes=32, dropout=.05, rank=16),
+              TrainConfig(steps=120, lr=3e-3, weight_decay=.1, ema=.95, eval_every=60, save_every=40,
+                          precision='fp32')),
+        small=(DATConfig(dim=128, layers=2, heads=4, hidden=256, dropout=.2, rows=400),
                TrainConfig(steps=400, epochs=11, lr=2e-3, weight_decay=.1, eval_every=100, precision='fast')),
         paper=(DATConfig(), TrainConfig(steps=2000, epochs=160, lr=1e-3, weight_decay=.1, eval_every=50, patience=8)),
     )[choose('scale', scale, SCALES)]
@@ -661,7 +666,14 @@ def train_dat(
     dat.precision = resolve_precision(training.precision, best_device())
     steps = _fit_dat(dat, nq, sessions, training, folder, 'DAT', context).steps
     dat.presentations = steps*config.batch(sessions)*process()[1]
+    dat.quantizer = fingerprint(nq)
     return dat.eval()
+
+def check_quantizer(dat: DAT, nq: NQ):
+    "Raise ValueError for a quantizer whose tokens are not those that the transformer learned."
+    if not dat.quantizer or dat.quantizer == (found := fingerprint(nq)): return
+    raise ValueError(f'the transformer learned tokens of quantizer {dat.quantizer}, and this one is {found}: '
+                     'take the quantizer that it was saved with, or train it anew')
 
 def adapt(
     dat: DAT, nq: NQ, sessions, # pretrained; its tokenizer; new Sessions
@@ -670,6 +682,7 @@ def adapt(
     context: int=40, # frames given to the validation forecast
 ) -> DAT: # the same model, with new tables
     "Add and train tables for new sessions; every other weight keeps its bits."
+    check_quantizer(dat, nq)
     for s in sessions: dat.add_session(s.name, s.n_neurons, names_of(s))
     with only_training(dat, *(f'tables.{table_key(s.name)}.' for s in sessions)):
         _fit_dat(dat, nq, sessions, training or TrainConfig(steps=200, lr=5e-3), folder, 'adapt', context)
@@ -698,9 +711,9 @@ _VERSION = 2  # raise it when a change to this module makes old checkpoints wron
 
 def save_dat(dat: DAT, folder):
     "Write a transformer and its sessions' tables to a folder, made if missing."
-    about = {k: getattr(dat, k) for k in ('sessions', 'precision', 'presentations')} | dict(dat=asdict(dat.config))
+    about = {k: getattr(dat, k) for k in ('sessions', 'precision', 'presentations', 'quantizer')}
     if dat.config.names: about |= dict(names=dat.names, called=dat.called)
-    save_pretrained(folder, dat.state_dict(), about, kind='dat')
+    save_pretrained(folder, dat.state_dict(), about | dict(dat=asdict(dat.config)), kind='dat')
 
 def load_dat(folder) -> DAT: # in eval mode
     "Read what save_dat wrote; raises a clear error for a missing, truncated or foreign folder."
@@ -709,7 +722,7 @@ def load_dat(folder) -> DAT: # in eval mode
     dat, device = DAT(DATConfig(**config['dat']), config['sessions'], **named), best_device()
     dat.load_state_dict(state)
     dat.precision = 'bf16' if config.get('precision') == 'bf16' and fast_bf16(device) else 'fp32'
-    dat.presentations = config.get('presentations', 0)
+    dat.presentations, dat.quantizer = config.get('presentations', 0), config.get('quantizer', '')
     return dat.to(device).eval()
 
 def dat_for(
