@@ -134,18 +134,20 @@ def _labels(neurons):
     "A digest of each column of a session's neurons."
     return {k: config_key(np.asarray(v).astype(str).tolist(), 1) for k, v in neurons.items()}
 
-def check_source(given, known: dict, name: str): # a Recording, a table, an array; memory_of the session; its name
+def check_source(given, known: dict, name: str): # Recording, table or array; memory_of the session; its name
     "Raise ValueError where what comes with traces (rate, units, the neurons' names) is not the session's."
     columns = list(getattr(given, 'columns', ()))
-    named = dict(name=columns) if columns and all(isinstance(c, str) for c in columns) else getattr(given, 'neurons', {})
+    written = columns and all(isinstance(c, str) for c in columns)
+    named = dict(name=columns) if written else getattr(given, 'neurons', {})
     rate, units = getattr(given, 'rate', None), getattr(given, 'units', None)
     old, new = known.get('neurons', {}), _labels(named)
     differ = [f'the column {k!r} of the neurons' for k in new if old.get(k, new[k]) != new[k]]
-    if rate and abs(rate/known.get('rate', rate) - 1) > .05: differ.append(f"a rate of {rate:g} for {known['rate']:g} Hz")
+    if rate and abs(rate/known.get('rate', rate) - 1) > .05:
+        differ.append(f"a rate of {rate:g} for {known['rate']:g} Hz")
     if units and units != known.get('units', units): differ.append(f"units of {units!r} for {known['units']!r}")
     if not differ: return
-    raise ValueError(f'these traces are not of session {name!r} as the model knows it ({"; ".join(differ)}): bring its '
-                     'neurons in their order, in its units and at its rate, or fit the recording under a name of its own')
+    raise ValueError(f'these traces are not of session {name!r} as the model knows it ({"; ".join(differ)}): bring '
+                     'its neurons in their order, in its units, at its rate, or fit the recording under another name')
 
 _AWAY = 1.4 # sd: of 3,000 contexts of real and simulated recordings the farthest was at 1.2
 
