@@ -707,7 +707,7 @@ def recognise(dat: DAT, sessions) -> DAT: # pretrained with names; new Sessions 
     return dat.eval()
 
 # %% ../nbs/04_dat.ipynb #9564c003
-_VERSION = 2  # raise it when a change to this module makes old checkpoints wrong
+_VERSION = 3  # raise it when a change to this module makes old checkpoints wrong
 
 def save_dat(dat: DAT, folder):
     "Write a transformer and its sessions' tables to a folder, made if missing."
