@@ -792,11 +792,12 @@ def calm_for(
     corpus, scale: str, seed: int=0, # Corpus; one of SCALES; of training
     samples: int=None, # futures of a forecast; None: the method's
     method: str='ours', # or 'paper'
+    quantizing=None, # TrainConfig of the quantizer; None: the preset's
     **options, # of dat_for: config, training, context
 ) -> CalM:
     "The model of a corpus, pretrained on held-in, adapted to held-out sessions: found in the run folder or trained."
     start = time.perf_counter()
-    nq = nq_for(corpus, scale, seed, method=method)
+    nq = nq_for(corpus, scale, seed, training=quantizing, method=method)
     dat = dat_for(corpus, nq, scale, seed, method=method, **options)
     key = config_key([corpus.names, nq.key, method, options], 1)
     kept = run_folder(corpus.name, scale, seed)/f'seconds-{key}.json' # of the call that trained: later ones take none
