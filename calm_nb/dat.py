@@ -3,8 +3,8 @@
 # %% auto #0
 __all__ = ['AXES', 'COUPLINGS', 'PAPER_DAT', 'DATConfig', 'NeuralAxis', 'SoftmaxCoupling', 'SignedCoupling', 'LatentCoupling',
            'DualAxisBlock', 'Tables', 'table_key', 'table_name', 'names_of', 'DAT', 'dat_losses', 'rollout',
-           'of_like_length', 'forecast_traces', 'sample_traces', 'dat_preset', 'dat_groups', 'train_dat',
-           'check_quantizer', 'adapt', 'recognise', 'save_dat', 'load_dat', 'dat_for', 'adapt_training', 'influence']
+           'of_like_length', 'forecast_traces', 'sample_traces', 'dat_preset', 'dat_groups', 'train_dat', 'adapt',
+           'recognise', 'save_dat', 'load_dat', 'dat_for', 'adapt_training', 'influence']
 
 # %% ../nbs/04_dat.ipynb #63996b10
 from dataclasses import asdict, dataclass, replace
@@ -669,7 +669,7 @@ def train_dat(
     dat.quantizer = fingerprint(nq)
     return dat.eval()
 
-def check_quantizer(dat: DAT, nq: NQ):
+def _check_quantizer(dat: DAT, nq: NQ):
     "Raise ValueError for a quantizer whose tokens are not those that the transformer learned."
     if not dat.quantizer or dat.quantizer == (found := fingerprint(nq)): return
     raise ValueError(f'the transformer learned tokens of quantizer {dat.quantizer}, and this one is {found}: '
@@ -682,7 +682,7 @@ def adapt(
     context: int=40, # frames given to the validation forecast
 ) -> DAT: # the same model, with new tables
     "Add and train tables for new sessions; every other weight keeps its bits."
-    check_quantizer(dat, nq)
+    _check_quantizer(dat, nq)
     for s in sessions: dat.add_session(s.name, s.n_neurons, names_of(s))
     with only_training(dat, *(f'tables.{table_key(s.name)}.' for s in sessions)):
         _fit_dat(dat, nq, sessions, training or TrainConfig(steps=200, lr=5e-3), folder, 'adapt', context)
