@@ -19,8 +19,9 @@ from .data import Corpus
 from .layers import Attention, Dropout, FeedForward, KVCache, attention_core, init_weights
 from .nq import METHODS, NQ, changed, corpus_key, detokenize, is_worm, session_key, tokenize
 from .store import store_folder
-from .training import (TrainConfig, fingerprint, fit, found_or_made, load_pretrained, mean_over_processes,
-                              only_training, precision_context, process, resolve_precision, save_pretrained)
+from .training import (TrainConfig, fingerprint, fit, found_or_made, load_pretrained, load_weights,
+                              mean_over_processes, only_training, precision_context, process, resolve_precision,
+                              save_pretrained)
 
 # %% ../nbs/04_dat.ipynb #b4f990cb
 AXES = {} # kinds of neural axis: name -> class
@@ -720,7 +721,7 @@ def load_dat(folder) -> DAT: # in eval mode
     config, state = load_pretrained(folder, kind='dat')
     named = {k: config[k] for k in ('called', 'names') if k in config}
     dat, device = DAT(DATConfig(**config['dat']), config['sessions'], **named), best_device()
-    dat.load_state_dict(state)
+    load_weights(dat, state, folder)
     dat.precision = 'bf16' if config.get('precision') == 'bf16' and fast_bf16(device) else 'fp32'
     dat.presentations, dat.quantizer = config.get('presentations', 0), config.get('quantizer', '')
     return dat.to(device).eval()

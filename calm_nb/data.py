@@ -255,7 +255,7 @@ class _StoredTraces:
 
     def _opened(self):
         file = open_h5(self.path)
-        found = file.attrs.get('digest', 'none')
+        with reading(self.path): found = file.attrs.get('digest', 'none')
         if self.digest == found: return file
         file.close()
         raise ValueError(f'{self.path}: holds other traces (digest {found}) than when it was opened ({self.digest}): '
@@ -557,7 +557,7 @@ def open_session(
 ) -> Session: # its traces stay in the file
     "Open a stored session; raises FileNotFoundError, OSError (truncated), ValueError (other kind, schema or session)."
     with open_h5(path) as f:
-        found, schema = f.attrs.get('format', 'no format mark'), int(f.attrs.get('schema', 0))
+        with reading(path): found, schema = f.attrs.get('format', 'no format mark'), int(f.attrs.get('schema', 0))
         if found != 'calm_nb session': raise ValueError(f"{path}: {found}; expected 'calm_nb session' of save_session")
         if schema != SCHEMA:
             raise ValueError(f'{path}: schema version {schema}; this library reads version {SCHEMA}: delete the file')
@@ -568,6 +568,7 @@ def open_session(
                 fields[name] = {k: _get(d) for k, d in f[name].items()} if group else _get(f[name])
             session = Session(traces=_StoredTraces(path, f.attrs['digest']), **fields)
             if not len(session.mean) == len(session.sd) == session.n_neurons: raise ValueError('mean and sd do not fit')
+            for name in ('trials', 'segments'): _intervals(name, fields[name], len(session.traces), path)
     if checksum in (None, session.checksum): return session
     raise ValueError(f'{path}: holds another session (checksum {session.checksum}) than expected ({checksum}): '
                      'the recording was converted anew; load the corpus again')

@@ -128,7 +128,7 @@ def check_known(memories: dict, sessions: list, who: str): # {name: memory_of it
         raise ValueError(f'{who} knows a session {s.name!r} with other data ({differ}): '
                          'give this recording another name (session=…), or train a new model')
 
-# %% ../nbs/04c_forecast.ipynb #3681c617
+# %% ../nbs/04c_forecast.ipynb #4609fd19
 def _labels(neurons):
     "A digest of each column of a session's neurons."
     return {k: config_key(np.asarray(v).astype(str).tolist(), 1) for k, v in neurons.items()}
@@ -766,9 +766,13 @@ class CalM:
         "Read a model; raises a clear error for a missing, damaged or foreign folder."
         folder = Path(folder)
         about, arrays = load_pretrained(folder/'scalers', kind='calm')
-        scaled = lambda n: {k: arrays[f'{n}/{k}'].numpy() for k in ('mean', 'sd')}
-        scalers = {n: dict(v, **scaled(n)) for n, v in about.pop('sessions').items()}
-        return cls(**dict(about, nq=load_nq(folder/'nq'), dat=load_dat(folder/'dat'), scalers=scalers) | changes)
+        nq, dat, both, scalers = load_nq(folder/'nq'), load_dat(folder/'dat'), ('mean', 'sd'), about.pop('sessions')
+        for n, known in scalers.items():
+            known |= {k: arrays[f'{n}/{k}'].numpy() for k in both if f'{n}/{k}' in arrays}
+            fits = all(np.shape(known.get(k)) == (dat.sessions.get(n),) for k in both)
+            if not fits: raise ValueError(f"{folder/'scalers'}: no mean and sd for each neuron of session {n!r}: "
+                                          'save the model again')
+        return cls(**dict(about, nq=nq, dat=dat, scalers=scalers) | changes)
 
 def only(corpus, *names: str): # Corpus, of its sessions -> Corpus of these sessions, held in
     "A corpus of some sessions of another; raises ValueError for a name it lacks."

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from einops import rearrange
 from .core import *
 from .layers import Block, init_weights
-from .training import (TrainConfig, fingerprint, fit, found_or_made, from_first, load_pretrained,
+from .training import (TrainConfig, fingerprint, fit, found_or_made, from_first, load_pretrained, load_weights,
                               mean_over_processes, precision_context, process, save_pretrained)
 
 # %% ../nbs/03_nq.ipynb #dcd1ca24
@@ -465,7 +465,7 @@ def load_nq(folder) -> NQ: # in eval mode
     "Read what save_nq wrote; raises a clear error for a missing, truncated or foreign folder."
     config, state = load_pretrained(folder, kind='nq')
     nq = NQ(NQConfig(**config['nq']))
-    nq.load_state_dict(state)
+    load_weights(nq, state, folder)
     nq.key = config['key']
     return nq.to(best_device()).eval()
 

@@ -2,8 +2,8 @@
 
 # %% auto #0
 __all__ = ['PRECISIONS', 'PEAKS', 'TrainConfig', 'learning_rate', 'only_training', 'load_tensors', 'save_pretrained',
-           'load_pretrained', 'fingerprint', 'beside', 'process', 'mean_over_processes', 'from_first', 'found_or_made',
-           'resolve_precision', 'precision_context', 'peak_flops', 'FitResult', 'fit', 'fit_together']
+           'load_pretrained', 'load_weights', 'fingerprint', 'beside', 'process', 'mean_over_processes', 'from_first',
+           'found_or_made', 'resolve_precision', 'precision_context', 'peak_flops', 'FitResult', 'fit', 'fit_together']
 
 # %% ../nbs/00b_training.ipynb #8317254d
 import concurrent.futures, contextlib, hashlib, itertools, json, math, multiprocessing, os, signal, time, warnings
@@ -213,7 +213,13 @@ def load_pretrained(folder, kind: str) -> tuple: # configuration as a dict, {nam
     if header['config_key'] != config_key(about['config'], kind):
         raise ValueError(f'{folder}: config.json and model.safetensors were not written together, or one was edited: '
                          'save the model again')
+    bad = [k for k, v in state.items() if v.is_floating_point() and not v.isfinite().all()]
+    if bad: raise ValueError(f'{folder}: NaN or infinite values in {bad[0]}, {len(bad)} tensors in all: train again')
     return about['config'], state | {name: state[other] for name, other in header['ties'].items()}
+
+def load_weights(model: nn.Module, state: dict, folder): # as made; {name: tensor} from load_pretrained; for messages
+    "Put a trained model's tensors in their places; raises ValueError where names, shapes or types differ."
+    _restore(_tensors(model), state, folder)
 
 # %% ../nbs/00b_training.ipynb #3a4ec6b6
 def fingerprint(*parts) -> str: # modules, arrays, text, numbers -> 16 hexadecimal digits
@@ -323,8 +329,8 @@ def _tensors(model):
 
 @torch.no_grad()
 def _restore(into, values, path):
-    "Copy values into tensors of the same names and shapes."
-    shapes, found = ({k: tuple(v.shape) for k, v in ts.items()} for ts in (into, values))
+    "Copy values into tensors of the same names, shapes and types."
+    shapes, found = ({k: f'{tuple(v.shape)}, {v.dtype}' for k, v in ts.items()} for ts in (into, values))
     for name in sorted(shapes.keys() | found.keys()):
         if shapes.get(name) != found.get(name):
             there, here = (x.get(name, 'missing') for x in (found, shapes))
