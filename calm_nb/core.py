@@ -107,9 +107,10 @@ def cores() -> int: # 2
     "Processor cores that this process may use."
     return len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1
 
-def end_with_parent():
+@functools.cache
+def end_with_parent(parent: int=None): # its number; None: the parent that it has now
     "End this process when its parent has ended: it would go on beside its successor."
-    parent = os.getppid()
+    parent = parent or os.getppid()
     def watch():
         while os.getppid() == parent: time.sleep(.5)
         os._exit(1)
@@ -130,6 +131,8 @@ def runs_root() -> Path:
 
 def run_folder(dataset: str, scale: str, seed: int, *parts) -> Path: # parts: the model, its configuration's key
     "<runs_root()>/<dataset>/<scale>-s<seed>/<parts>, made if missing; raises ValueError for an unknown scale."
+    if Path(dataset).name != dataset or dataset in ('', '..'):
+        raise ValueError(f'{dataset!r} is no name for a folder of results: expected a plain one, without / or ..')
     folder = runs_root()/dataset/f"{choose('scale', scale, SCALES)}-s{seed}"
     folder = folder.joinpath(*map(str, parts))
     folder.mkdir(parents=True, exist_ok=True)
@@ -264,9 +267,17 @@ def mean_sd(values, digits: int=3) -> str: # one number a session or seed, decim
     return mean if values.size == 1 else f'{mean} ± {values.std(ddof=1):.{digits}f}'
 
 # %% ../nbs/00_core.ipynb #30244166
+def _no_formula(value):
+    "Text that a spreadsheet would compute, behind an apostrophe; anything else as it is."
+    formula = isinstance(value, str) and re.match(r'[=+@\t\r-](?![\d.]*$)', value)
+    return f"'{value}" if formula else value
+
 def save_table(df, path) -> Path: # pandas DataFrame, the csv file to write
     "Write a table as csv, atomically, at full precision; its index unless it only counts rows."
     import pandas as pd
+    df = df.copy()
+    texts = [not pd.api.types.is_numeric_dtype(t) for t in df.dtypes]
+    for c in df.columns[texts]: df[c] = df[c].map(_no_formula)
     with atomic_path(path) as draft: df.to_csv(draft, index=not isinstance(df.index, pd.RangeIndex))
     return Path(path)
 

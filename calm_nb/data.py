@@ -3,11 +3,11 @@
 # %% auto #0
 __all__ = ['SPLITS', 'SCHEMA', 'RecordingError', 'DamagedFile', 'NotThisFormat', 'expect', 'some', 'Log', 'windows_of',
            'Recording', 'frame_times', 'reading', 'open_h5', 'members', 'read_field', 'read_attr', 'ema', 'hold_out',
-           'Session', 'prepare', 'resplit', 'thin', 'checksum_of', 'fingerprint_of', 'save_session', 'open_session',
-           'Corpus']
+           'Session', 'prepare', 'resplit', 'thin', 'block_split', 'checksum_of', 'fingerprint_of', 'save_session',
+           'open_session', 'Corpus']
 
 # %% ../nbs/01_data.ipynb #73e3a0dc
-import contextlib, errno, h5py, hashlib, json, shutil
+import contextlib, errno, h5py, hashlib, json, re, shutil
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -81,6 +81,14 @@ def _check_traces(x, who):
                       f'{", ".join(names[:8])}{" …" if len(names) > 8 else ""}; leave them out or mend the frames')
     return x
 
+def _offset_note(x):
+    "On neurons whose changes float32 loses beside their offset."
+    if getattr(x, 'dtype', None) != np.float64 or np.ndim(x) != 2 or not np.size(x): return []
+    x = np.asarray(x[:2*_CHUNK])
+    with np.errstate(all='ignore'): lost = np.flatnonzero((x.std(0) > 0) & (6e-8*np.abs(x).max(0) > .05*x.std(0)))
+    return [f'float32 is too coarse for neurons {lost[:8].tolist()}, {lost.size} in all, which change little beside '
+            'their offset: subtract it first'] if lost.size else []
+
 def _check_columns(name, columns, n, of, who):
     "Check that every array of a dict has `n` rows."
     columns = {str(k): np.asarray(v) for k, v in columns.items()}
@@ -111,6 +119,7 @@ class Recording:
 
     def __post_init__(self):
         who = f'{self.source or "recording"} (subject {self.subject}, session {self.session})'
+        self.notes = [*self.notes, *_offset_note(self.traces)]
         self.traces, self.rate = _check_traces(self.traces, who), float(self.rate)
         T, N = self.traces.shape
         positive = np.isfinite(self.rate) and self.rate > 0
@@ -254,7 +263,7 @@ class _StoredTraces:
 
     def __getitem__(self, frames):
         if self._file is None: self._file = self._opened()
-        return self._file['traces'][frames]
+        with reading(self.path): return self._file['traces'][frames]
 
     def close(self):
         "Let go of the file; the next read opens it again."
@@ -412,8 +421,16 @@ def _content(s):
     return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
 
 # %% ../nbs/01_data.ipynb #5995d5ee
-def _flat_note(flat):
-    return [f'neurons {flat.tolist()} are constant in the training trials: their scale is 1'] if flat.size else []
+_LOUD = 50 # sd of the training trials
+
+def _scale_notes(traces, mean, sd, flat):
+    "On neurons that are constant in training, and on those that are silent there and loud elsewhere."
+    far = np.max([np.abs(traces[a:a + _CHUNK] - mean).max(0) for a in range(0, len(traces), _CHUNK)], 0)/sd
+    loud, found = np.flatnonzero(far > _LOUD), []
+    if flat.size: found.append(f'neurons {flat.tolist()} are constant in the training trials: their scale is 1')
+    if loud.size: found.append(f'neurons {loud.tolist()} reach {far.max():,.0f} sd of the training trials, in which '
+                               'they are all but silent: leave them out, or their squares rule the errors')
+    return found
 
 _SHARED = ('subject rate trials segments behaviour neurons trial_info units pseudo_trials source checksum meta').split()
 
@@ -427,16 +444,20 @@ def prepare(
     traces = ema(r.traces, alpha, r.segments)
     mean, sd, flat = _train_statistics(traces, r.trials[split == 'train'])
     return Session(name=r.session, traces=traces, split=split, mean=mean, sd=sd, alpha=alpha, seed=seed,
-                   notes=[*r.notes, *_flat_note(flat)], **{k: getattr(r, k) for k in _SHARED})
+                   notes=[*r.notes, *_scale_notes(traces, mean, sd, flat)], **{k: getattr(r, k) for k in _SHARED})
 
 # %% ../nbs/01_data.ipynb #1eee8d19
+def _with_split(session, split, **changes):
+    "The session with other splits of its trials, and its scale by them."
+    mean, sd, flat = _train_statistics(session.traces, session.trials[split == 'train'])
+    notes = [n for n in session.notes if not re.match('neurons .* the training trials', n)]
+    notes += _scale_notes(session.traces, mean, sd, flat)
+    return replace(session, split=split, mean=mean, sd=sd, notes=notes, **changes)
+
 def resplit(session: Session, seed: int) -> Session: # the same object where it has this seed already
     "The session as `prepare` would have made it with another seed of the split."
     if seed == session.seed: return session
-    split = _split_trials(len(session.trials), seed)
-    mean, sd, flat = _train_statistics(session.traces, session.trials[split == 'train'])
-    notes = [n for n in session.notes if 'constant in the training trials' not in n]
-    return replace(session, split=split, mean=mean, sd=sd, seed=seed, notes=[*notes, *_flat_note(flat)])
+    return _with_split(session, _split_trials(len(session.trials), seed), seed=seed)
 
 def thin(
     recording: Recording,
@@ -450,6 +471,29 @@ def thin(
     keep = np.sort(np.random.default_rng(seed).permutation(n)[:neurons])
     return replace(r, traces=r.traces[:, keep], neurons={k: v[keep] for k, v in r.neurons.items()},
                    notes=[*r.notes, f'{neurons} of {n} neurons kept, drawn by seed {seed}'])
+
+# %% ../nbs/01_data.ipynb #280ffa0f
+def _memory(alpha): # frames after which smoothing holds less than a thousandth
+    return int(np.ceil(np.log(.001)/np.log1p(-alpha))) if alpha < 1 else 0
+
+def block_split(
+    session: Session, fold: int, folds: int=5, # the block to test, from 0; how many there are
+    gap: int=40, # frames beside it that no split has, at least; more where smoothing remembers more
+) -> Session: # its `meta` says the fold
+    "The session with a contiguous block of trials to test; raises ValueError where the gaps leave too little."
+    trials, n = session.trials, len(session)
+    if not 0 <= fold < folds <= n:
+        raise ValueError(f'{session.name}: fold {fold} of {folds}, and {n} trials: expected 0 <= fold < folds '
+                         'and no more folds than trials')
+    test, gap = np.array_split(np.arange(n), folds)[fold], max(gap, _memory(session.alpha))
+    rest = np.flatnonzero((trials[:, 1] <= trials[test[0], 0] - gap) | (trials[:, 0] >= trials[test[-1], 1] + gap))
+    if len(rest) < 2:
+        raise ValueError(f'{session.name}: fold {fold} of {folds} with gaps of {gap} frames leaves {len(rest)} of {n} '
+                         'trials to learn from: expected 2 or more; take more folds, or cut shorter trials')
+    split, rest = np.full(n, 'gap', '<U5'), np.random.default_rng([session.seed, fold]).permutation(rest)
+    split[test], split[rest] = 'test', 'train'
+    split[rest[:max(1, round(len(rest)*.15/.85))]] = 'val'
+    return _with_split(session, split, meta=dict(session.meta, fold=fold))
 
 # %% ../nbs/01_data.ipynb #29acae3d
 SCHEMA = 2 # version of the store's layout
@@ -476,7 +520,9 @@ def _put(group, name, values):
     group.create_dataset(name, data=values.astype(str).astype(object) if text else values,
                          dtype=h5py.string_dtype() if text else None)
 
-def _get(data): return data.asstr()[()].astype(str) if h5py.check_string_dtype(data.dtype) else data[()]
+def _get(data):
+    if data.shape is None: raise ValueError(f'{data.name} is empty')
+    return data.asstr()[()].astype(str) if h5py.check_string_dtype(data.dtype) else data[()]
 
 def _need_room(path, size):
     "Raise OSError where a file of `size` bytes does not fit: HDF5 dies on a full disk, with the process."
@@ -515,11 +561,13 @@ def open_session(
         if found != 'calm_nb session': raise ValueError(f"{path}: {found}; expected 'calm_nb session' of save_session")
         if schema != SCHEMA:
             raise ValueError(f'{path}: schema version {schema}; this library reads version {SCHEMA}: delete the file')
-        fields = json.loads(f['header'].asstr()[()])
-        for name in set(f) - {'header', 'traces'}:
-            group = isinstance(f[name], h5py.Group)
-            fields[name] = {k: _get(d) for k, d in f[name].items()} if group else _get(f[name])
-        session = Session(traces=_StoredTraces(path, f.attrs['digest']), **fields)
+        with reading(path):
+            fields = json.loads(f['header'].asstr()[()])
+            for name in set(f) - {'header', 'traces'}:
+                group = isinstance(f[name], h5py.Group)
+                fields[name] = {k: _get(d) for k, d in f[name].items()} if group else _get(f[name])
+            session = Session(traces=_StoredTraces(path, f.attrs['digest']), **fields)
+            if not len(session.mean) == len(session.sd) == session.n_neurons: raise ValueError('mean and sd do not fit')
     if checksum in (None, session.checksum): return session
     raise ValueError(f'{path}: holds another session (checksum {session.checksum}) than expected ({checksum}): '
                      'the recording was converted anew; load the corpus again')

@@ -6,18 +6,20 @@ __all__ = ['MIN_HORIZON', 'LEVELS', 'KNOWING', 'METRICS', 'CARD', 'NAMES', 'hori
            'coverage', 'pad_steps', 'find_trials', 'Oracle', 'Observer', 'Metric', 'metric_of', 'Evaluation', 'ask',
            'evaluate', 'score_table', 'curve_table', 'summary', 'retraining', 'results', 'stars', 'paired_test',
            'paired', 'forecast_example', 'model_color', 'draw_traces', 'label_traces', 'draw_bars', 'draw_steps',
-           'figure_forecast', 'figure_forecast_quality', 'panel_letter', 'CalM', 'only', 'calm_for']
+           'figure_forecast', 'figure_forecast_quality', 'panel_letter', 'CalM', 'only', 'folded', 'calm_for']
 
 # %% ../nbs/04c_forecast.ipynb #e28691ae
-import time
+import time, warnings
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from functools import partial
 from typing import Callable, Protocol
 import numpy as np, torch
 from .core import *
-from .data import SPLITS, Corpus, _segment_of, ema
-from .dat import DAT, adapt, adapt_training, dat_for, dat_preset, forecast_traces, load_dat, save_dat, train_dat
+from .data import Corpus, _segment_of, block_split, ema
+from .dat import (DAT, adapt, adapt_training, _check_quantizer, dat_for, dat_preset, forecast_traces, load_dat,
+                         recognise, save_dat, train_dat)
 from .nq import METHODS, NQ, check_traces, draw_means, load_nq, nq_for, nq_preset, save_nq, train_nq
 from .training import load_pretrained, save_pretrained
 
@@ -40,7 +42,8 @@ def horizon_trials(
 
 def past_frames(session, trials, most: int) -> np.ndarray: # Session, (n,) indices -> (n,) frames, at most so many
     "How far each trial's context may reach back before it: in its stretch, and not into a trial of a later split."
-    (starts, stops), split = np.asarray(session.trials).T, [*map(SPLITS.index, session.split)]
+    order = 'train', 'val', 'gap', 'test' # a gap between blocks of time may be read where it is tested
+    (starts, stops), split = np.asarray(session.trials).T, [*map(order.index, session.split)]
     first = session.segments[_segment_of(session.trials, session.segments), 0]
     later = np.greater(split, np.array(split)[:, None]) & (starts < starts[:, None])
     first = np.maximum(first, np.where(later, stops, 0).max(1))
@@ -124,6 +127,55 @@ def check_known(memories: dict, sessions: list, who: str): # {name: memory_of it
         if not differ: continue
         raise ValueError(f'{who} knows a session {s.name!r} with other data ({differ}): '
                          'give this recording another name (session=…), or train a new model')
+
+# %% ../nbs/04c_forecast.ipynb #3681c617
+def _labels(neurons):
+    "A digest of each column of a session's neurons."
+    return {k: config_key(np.asarray(v).astype(str).tolist(), 1) for k, v in neurons.items()}
+
+def _check_source(given, known: dict, name: str): # Recording, table or array; memory_of the session; its name
+    "Raise ValueError where what comes with traces (rate, units, the neurons' names) is not the session's."
+    columns = list(getattr(given, 'columns', ()))
+    written = columns and all(isinstance(c, str) for c in columns)
+    named = dict(name=columns) if written else getattr(given, 'neurons', {})
+    rate, units = getattr(given, 'rate', None), getattr(given, 'units', None)
+    old, new = known.get('neurons', {}), _labels(named)
+    differ = [f'the column {k!r} of the neurons' for k in new if old.get(k, new[k]) != new[k]]
+    if rate and abs(rate/known.get('rate', rate) - 1) > .05:
+        differ.append(f"a rate of {rate:g} for {known['rate']:g} Hz")
+    if units and units != known.get('units', units): differ.append(f"units of {units!r} for {known['units']!r}")
+    if not differ: return
+    raise ValueError(f'these traces are not of session {name!r} as the model knows it ({"; ".join(differ)}): bring '
+                     'its neurons in their order, in its units, at its rate, or fit the recording under another name')
+
+_AWAY = 1.4, 3. # sd, of the median neuron: doubtful (of 3,000 contexts of worms, mice, networks none was), impossible
+
+def _reading(z):
+    "How many sd the median neuron's mean is from 0, and whether z-scored traces look like this."
+    z = z.reshape(-1, z.shape[-1]).astype(float)
+    spread, below = np.median(np.sqrt((z**2).mean(0))), (z < 0).mean()
+    return float(np.median(np.abs(z.mean(0)))), .3 < spread < 2 and .15 < below < .97
+
+def _check_reading(
+    z: np.ndarray, other: np.ndarray, # (..., N) z-scored by the way traces are read, and by the other way
+    known: dict, who: str, way: str, instead: str, # memory_of the session; for messages: what, and both ways
+):
+    "Raise ValueError for traces that can only be of the other reading; warn of a doubt, another order, far values."
+    (away, _), (there, plausible) = _reading(z), _reading(other)
+    if away <= _AWAY[0]: return
+    said = f'{who}: read {way}, the median neuron is {away:.1f} sd from its mean in training'
+    if plausible and there < away/2:
+        said = (f'{said}; read {instead}, {there:.1f}: pass z-scored traces with their Session, and traces as recorded '
+                'with its name')
+        if away > _AWAY[1]: raise ValueError(said)
+        return warnings.warn(said)
+    mean, sd = known['mean'], known['sd']
+    found, order = z.reshape(-1, len(mean)).mean(0)*sd + mean, np.argsort(mean)
+    sorted_ = float(np.median(np.abs(np.sort(found) - mean[order])/sd[order]))
+    alike = pearson(np.argsort(np.argsort(found)), np.argsort(order))
+    if len(mean) >= 10 and sorted_ < away/2 and alike < .5:
+        warnings.warn(f'{said}; in another order of the neurons, {sorted_:.1f}: are they in the order of the training?')
+    elif away > _AWAY[1]: warnings.warn(f'{said}: are these its neurons, in its units?')
 
 # %% ../nbs/04c_forecast.ipynb #1e9a725a
 def trial_corr(mean: np.ndarray, target: np.ndarray) -> np.ndarray: # forecast and truth, both (B, H, N) -> (B,)
@@ -294,7 +346,7 @@ def _card(model, session, estimator: str='point') -> dict: # Forecaster or decod
     "CARD of a result: the model's own words first."
     usual = dict(neurons=session.n_neurons, train_trials=len(session.of('train')), method='baseline', training_seed=0,
                  presentations=0, estimator=estimator)
-    return usual | getattr(model, 'card', {})
+    return usual | getattr(model, 'card', {}) | {k: session.meta[k] for k in ('fold',) if k in session.meta}
 
 def _score_batch(trials, forecast, future):
     "What evaluate keeps of one batch: arrays, one a score."
@@ -319,13 +371,14 @@ def _collect(parts):
 # %% ../nbs/04c_forecast.ipynb #cf615d92
 def _about(e, dataset, scale, split, seed):
     choose('split', split, ('held-in', 'held-out', 'single'))
-    return dict(dataset=dataset, scale=scale, split=split, session=e.session, model=e.model, seed=seed)
+    about = dict(dataset=dataset, scale=scale, split=split, session=e.session, model=e.model, seed=seed)
+    return about | {k: e.card[k] for k in ('fold',) if k in e.card} # of a cross-validation
 
 def score_table(
     evaluations: list, dataset: str, scale: str, # of Evaluation; name; one of SCALES
     split: str='single', # 'held-in', 'held-out' or 'single': where the sessions stand
     seed: int=0, # of the data: the split, and in a simulation the network
-): # DataFrame: dataset, scale, split, session, model, seed, CARD, metric, value
+): # DataFrame: dataset, scale, split, session, model, seed, (fold,) CARD, metric, value
     "One row a session, model, training seed and metric; metrics a point forecast does not have are left out."
     import pandas as pd
     rows = [_about(e, dataset, scale, split, seed) | e.card | dict(metric=metric, value=float(value))
@@ -334,7 +387,7 @@ def score_table(
 
 def curve_table(
     evaluations: list, dataset: str, scale: str, split: str='single', seed: int=0, # as in score_table
-): # DataFrame: dataset, scale, split, session, model, seed, training_seed, curve, x, value
+): # DataFrame: dataset, scale, split, session, model, seed, (fold,) training_seed, curve, x, value
     "Curves by horizon step (x in s after the context) and by nominal coverage (x in [0, 1])."
     import pandas as pd
     rows = []
@@ -345,10 +398,11 @@ def curve_table(
         rows += [about | dict(curve=k, x=float(x), value=float(y)) for k, xy in curves.items() for x, y in zip(*xy)]
     return pd.DataFrame(rows).dropna(ignore_index=True)
 
-def _over_training(scores): # DataFrame, of score_table or curve_table -> a row a session, model and metric
-    "Means over training seeds: the units of every comparison are sessions."
-    if 'training_seed' not in scores or scores.training_seed.nunique() < 2: return scores
-    same = [c for c in scores if c not in ('training_seed', 'presentations', 'value')]
+def _over_runs(scores): # DataFrame, of score_table or curve_table -> a row a session, model and metric
+    "Means over training seeds and over folds: the units of every comparison are sessions."
+    runs = [c for c in ('training_seed', 'fold') if c in scores and scores[c].nunique() > 1]
+    if not runs: return scores
+    same = [c for c in scores if c not in ('training_seed', 'fold', 'presentations', 'train_trials', 'value')]
     return scores.groupby(same, sort=False, dropna=False).value.mean().reset_index()
 
 def summary(
@@ -358,7 +412,7 @@ def summary(
 ): # DataFrame, a row a split and model
     "Mean ± sample sd over sessions; models as they come in `scores`; a score a model lacks is shown as –."
     metrics = metrics or (*METRICS, 'seconds')
-    chosen = _over_training(scores[scores.metric.isin(metrics)])
+    chosen = _over_runs(scores[scores.metric.isin(metrics)])
     table = chosen.groupby(['split', 'model', 'metric'], sort=False).value.agg(lambda v: mean_sd(v, digits)).unstack()
     order = list(chosen[['split', 'model']].drop_duplicates().itertuples(index=False, name=None))
     return table.reindex(index=order, columns=[m for m in metrics if m in table]).fillna('–').reset_index()
@@ -419,7 +473,7 @@ def paired(
     import pandas as pd
     metric, rows = metric or _common_metric(scores), []
     again = retraining(scores, metric).set_index(['split', 'model']).sd if 'training_seed' in scores else {}
-    chosen = _over_training(scores[scores.metric == metric])
+    chosen = _over_runs(scores[scores.metric == metric])
     if metric.startswith('crps'): chosen = chosen[chosen.model.isin(_spread(scores))]
     choose('reference', reference, chosen.model.unique())
     for split, part in chosen.groupby('split', sort=False):
@@ -489,7 +543,7 @@ def label_traces(ax, example: dict): # Axes drawn by draw_traces; the same examp
 
 def draw_bars(ax, scores, metric: str='corr'): # matplotlib Axes; DataFrame, from score_table
     "A bar a model, mean over sessions, a point a session; held-out sessions in paler bars beside the held-in ones."
-    draw_means(ax, _over_training(scores[scores.metric == metric]), 'model', model_color)
+    draw_means(ax, _over_runs(scores[scores.metric == metric]), 'model', model_color)
     ax.set(ylabel=metric_of(metric).label)
     for label in ax.get_xticklabels(): label.set(rotation=35, ha='right', rotation_mode='anchor')
 
@@ -501,7 +555,7 @@ def _draw_lines(ax, curves, **style):
 def draw_steps(ax, curves, curve: str='corr'): # matplotlib Axes; DataFrame, from curve_table; 'corr' or 'crps'
     "A score by time after the context, averaged over sessions; CRPS of models that forecast a distribution."
     names = {'corr': 'correlation over trials', 'crps': 'CRPS (s.d.)'}
-    chosen = _over_training(curves[curves.curve == choose('curve', curve, names)])
+    chosen = _over_runs(curves[curves.curve == choose('curve', curve, names)])
     if curve == 'crps': chosen = chosen[chosen.model.isin(curves.model[curves.curve == 'coverage'])]
     frame = chosen.groupby('session').x.min().max()
     chosen = chosen.assign(x=(chosen.x/frame).round()*frame)  # sessions of several rates share the slowest one's frames
@@ -513,14 +567,14 @@ def draw_steps(ax, curves, curve: str='corr'): # matplotlib Axes; DataFrame, fro
 def _draw_calibration(ax, curves):
     "Share of the truth inside the central interval of each nominal level; the diagonal is honest."
     ax.plot([0, 1], [0, 1], color='#BBBBBB', lw=.8)
-    _draw_lines(ax, _over_training(curves[curves.curve == 'coverage']), lw=1.2, marker='o', ms=2.2)
+    _draw_lines(ax, _over_runs(curves[curves.curve == 'coverage']), lw=1.2, marker='o', ms=2.2)
     ax.text(.97, .03, 'overconfident', ha='right', fontsize=7, color='#777777')
     ax.text(.03, .97, 'too wide', va='top', fontsize=7, color='#777777')
     ax.set(xlabel='nominal coverage', ylabel='truth inside the band', xlim=(0, 1), ylim=(0, 1))
 
 def _draw_pairs(ax, scores, rival, metric):
     "A line a session from a rival's score to CalM's, by split, with the means and the mark of Wilcoxon's test."
-    chosen, both = _over_training(scores[scores.metric == metric]), [rival, 'CalM']
+    chosen, both = _over_runs(scores[scores.metric == metric]), [rival, 'CalM']
     wide = chosen.pivot(index=['split', 'session', 'seed'], columns='model', values='value')[both].dropna()
     for j, split in enumerate(chosen.split.unique()):
         pair, x = wide.loc[split], 2*j + np.arange(2)
@@ -584,12 +638,14 @@ class CalM:
     name: str = None         # in tables; None: CalM or CalM-paper
     fit_seconds: float = 0.  # of training
     method: str = 'ours'     # or 'paper': its model, losses and greedy rollout
+    names: float = 0.        # above 0 neurons of one name share embeddings: of DATConfig, .5 is good
 
     def __post_init__(self):
         for what, model in (('nq', self.nq), ('dat', self.dat)):
             if isinstance(model, (torch.nn.Module, type(None))): continue
             raise ValueError(f"CalM's {what} is a {type(model).__name__}: expected a trained model or None; "
                              "settings go by name, as in CalM(scale='small')")
+        if self.nq and self.dat: _check_quantizer(self.dat, self.nq)
         choose('scale', self.scale, ('auto', *SCALES))
         paper = choose('method', self.method, METHODS) == 'paper'
         if self.samples is None: self.samples = 0 if paper else 32
@@ -611,6 +667,7 @@ class CalM:
         self._check_learnable(sessions)
         self.scale = resolve_scale(self.scale)
         (sizes, steps), (config, training) = nq_preset(self.scale, self.method), dat_preset(self.scale, self.method)
+        config = replace(config, names=self.names)
         training, untrained = replace(training, seed=self.seed), self.dat is None
         if self.nq is None: self.nq = train_nq(sessions, sizes, replace(steps, seed=self.seed))
         if untrained: self.dat = train_dat(self.nq, sessions, config, training)
@@ -620,12 +677,23 @@ class CalM:
         self.fit_seconds += time.perf_counter() - start
         return self.remember(sessions)
 
+    def recognise(self, sessions):
+        "Know new sessions by the names of their neurons, with nothing trained; ValueError as `fit`, and without names."
+        sessions = distinct(sessions)
+        check_known(self.scalers, sessions, self.name)
+        self._check_rates(sessions)
+        recognise(self.dat, [s for s in sessions if s.name not in self.dat.sessions])
+        return self.remember(sessions)
+
     def _check_learnable(self, sessions):
         "Raise ValueError for sessions without a validation trial, and for rates that are not one."
         if sessions and not any(len(s.of('val')) for s in sessions):
             trials = ', '.join(f'{s.name} has {len(s)}' for s in sessions[:5])
             raise ValueError(f'no validation trial, by which a training is judged ({trials} trials): record more, or '
                              'cut shorter ones (window=… of the reader)')
+        self._check_rates(sessions)
+
+    def _check_rates(self, sessions):
         rates = [m['rate'] for m in self.scalers.values() if 'rate' in m] + [s.rate for s in sessions]
         if max(rates, default=1) > 1.25*min(rates, default=1):
             raise ValueError(f'recordings of {min(rates):g} and of {max(rates):g} Hz: a token is so many frames, and '
@@ -638,7 +706,7 @@ class CalM:
             known = self.dat.sessions.get(s.name, 'no')
             if known != s.n_neurons:
                 raise ValueError(f'{self.name} has {known} neurons of session {s.name!r}, which has {s.n_neurons}')
-            self.scalers[s.name] = memory_of(s)
+            self.scalers[s.name] = memory_of(s) | dict(neurons=_labels(s.neurons))
         return self
 
     def forecast(self,
@@ -649,7 +717,7 @@ class CalM:
     ) -> Forecast: # (B, H, N) z-scored; for traces as recorded (1, H, N) in their units
         "Continue traces; raises ValueError for NaN, wrong neurons or too few frames, KeyError for an unknown session."
         own = not hasattr(session, 'trials')
-        name, z = self.as_trained(context, session, frames) if own else (session.name, check_traces(context))
+        name, z = self.as_trained(context, session, frames) if own else self.as_scaled(context, session)
         both = forecast_traces(self.dat, self.nq, z, horizon, name, self.samples, self.temperature, self.seed)
         if own: both = [y*self.scalers[name]['sd'] + self.scalers[name]['mean'] for y in both]
         return Forecast(*both) if self.samples else Forecast(both[0])
@@ -661,13 +729,25 @@ class CalM:
             raise ValueError(f'this model knows {len(self.scalers)} sessions: name one of {known}…')
         name = name or next(iter(self.scalers))
         self.dat.identity(name)
+        _check_source(traces, self.scalers[name], name)
         known, traces = self.scalers[name], check_traces(traces).cpu().numpy()
         (T, *N), n = traces.shape, len(known['mean'])
         if N != [n]: raise ValueError(f'traces have shape {traces.shape}: session {name!r} has {n} neurons, '
                                       f'expected (frames, {n})')
         if T < frames: raise ValueError(f'{T} frames are fewer than the {frames} of context: give more, '
                                         'or a smaller `frames`')
-        return name, ((ema(traces, known['alpha']) - known['mean'])/known['sd'])[None, -frames:]
+        z = (ema(traces, known['alpha']) - known['mean'])/known['sd']
+        _check_reading(z, traces, known, f'traces for session {name!r}', 'as recorded', 'as z-scored')
+        return name, z[None, -frames:]
+
+    def as_scaled(self, z, session): # z-scored traces and their Session -> its name, the traces
+        "Question traces that should be z-scored; raises ValueError for a session known with other data."
+        z, known, name = check_traces(z).cpu().numpy(), self.scalers.get(session.name), session.name
+        if known and z.shape[-1] == len(known['mean']):
+            check_known(self.scalers, [session], self.name)
+            other, who = (z - known['mean'])/known['sd'], f'traces given with session {name!r}'
+            _check_reading(z, other, known, who, 'as z-scored', 'as recorded')
+        return name, z
 
     def save_pretrained(self, folder):
         "Write the model to a folder: nq/, dat/, scalers/ and nothing pickled; raises ValueError before `fit`."
@@ -694,15 +774,31 @@ def only(corpus, *names: str): # Corpus, of its sessions -> Corpus of these sess
     "A corpus of some sessions of another; raises ValueError for a name it lacks."
     return Corpus(corpus.name, {choose('session', n, corpus.makers): corpus.makers[n] for n in names})
 
+def folded(
+    corpus, protocol: str, # Corpus; 'blocks': all sessions are held in; 'animals': each animal is held out, in turn
+    folds: int=5, gap: int=40, # blocks of time of what is tested, and frames beside them: see `block_split`
+) -> list: # of Corpus: fold after fold, of one animal after the other
+    "The corpora of a cross-validation over blocks of time; other sessions than the tested keep their split."
+    animals = {}
+    for s in corpus: animals.setdefault(s.subject, []).append(s.name)
+    if choose('protocol', protocol, ('blocks', 'animals')) == 'animals' and len(animals) < 2:
+        raise ValueError(f'{corpus.name} holds one animal ({", ".join(animals)}): nothing to learn from without it')
+    def block(name, fold): return block_split(corpus[name], fold, folds, gap)
+    def part(fold, away):
+        tested = {n: partial(block, n, fold) for n in away or corpus.names}
+        return Corpus(corpus.name, {**corpus.makers, **tested}, away)
+    return [part(k, away) for away in (animals.values() if protocol == 'animals' else [()]) for k in range(folds)]
+
 def calm_for(
     corpus, scale: str, seed: int=0, # Corpus; one of SCALES; of training
     samples: int=None, # futures of a forecast; None: the method's
     method: str='ours', # or 'paper'
+    quantizing=None, # TrainConfig of the quantizer; None: the preset's
     **options, # of dat_for: config, training, context
 ) -> CalM:
     "The model of a corpus, pretrained on held-in, adapted to held-out sessions: found in the run folder or trained."
     start = time.perf_counter()
-    nq = nq_for(corpus, scale, seed, method=method)
+    nq = nq_for(corpus, scale, seed, training=quantizing, method=method)
     dat = dat_for(corpus, nq, scale, seed, method=method, **options)
     key = config_key([corpus.names, nq.key, method, options], 1)
     kept = run_folder(corpus.name, scale, seed)/f'seconds-{key}.json' # of the call that trained: later ones take none

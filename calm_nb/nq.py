@@ -360,7 +360,7 @@ def nq_preset(
     paper = choose('method', method, METHODS) == 'paper'
     config, training = dict(
         tiny=(NQConfig(dim=32, layers=1, heads=2, codes=32, dropout=0.),
-              TrainConfig(steps=150, lr=3e-3, ema=0., eval_every=75, precision='fp32')),
+              TrainConfig(steps=150, lr=3e-3, ema=0., eval_every=75, save_every=50, precision='fp32')),
         small=(NQConfig(dim=64, layers=2, heads=4, dropout=.05),
                TrainConfig(steps=300, epochs=4, lr=1e-3, ema=0., eval_every=100)),
         paper=(NQConfig(traces=1024), TrainConfig(steps=2000, epochs=100, lr=5e-4, ema=0., eval_every=50, patience=8)),

@@ -167,11 +167,23 @@ def _publish(results, target):
     return {file.as_posix(): checksum_of(Path(target)/file) for file in files}
 
 # %% ../nbs/09_paper.ipynb #09fc7f6f
+_TIMES = {'seconds', 'ms'} # columns, and metrics, that differ from one run of the same code to the next
+
+def _untimed(path):
+    "Checksum of a result, a table's without its times."
+    if Path(path).suffix != '.csv': return checksum_of(path)
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    rest = table.drop(columns=[c for c in table if c in _TIMES])
+    if 'metric' in rest: rest = rest[~rest.metric.isin(_TIMES)]
+    if rest.shape == table.shape: return checksum_of(path)
+    return f'untimed-sha256:{hashlib.sha256(rest.to_csv(index=False).encode()).hexdigest()}'
+
 def _share(step, about, folder):
     "Note a finished step in figures/manifest.json, which holds those of all scales and seeds."
     path, key = Path(step.figures)/'manifest.json', f'{step.scale}-s{step.seed}'
     made_by = config_key(about['environment'], 1)
     kept = {k: v for k, v in about.items() if k not in ('key', 'results', 'seconds')}
+    kept['files'] = {name: _untimed(step.results/name) for name in about['files']}
     with need('filelock').FileLock(str(Path(folder)/'share.lock')):
         shared = read_json(path) if path.is_file() else {}
         old = shared.get(key, dict(environments={}, steps={}))
@@ -385,13 +397,17 @@ def _origin(file, figures, shared):
     path, (label, *rest) = Path(figures)/file, Path(file).parts
     for run, step in ((run, step) for run in shared.values() for step in run['steps'].values()):
         name = f"{step['label']}-{run['scale']}"
-        if name != label or step['files'].get('/'.join(rest)) != checksum_of(path): continue
+        if name != label or step['files'].get('/'.join(rest)) not in (checksum_of(path), _untimed(path)): continue
         machine = run['environments'].get(step['environment'], {}).get('machine', 'unknown machine')
         commit = (step['commit'] or 'unknown')[:7] + ' with changes'*(not step['clean'])
         return f"{machine}, {step['started'][:10]}, commit {commit}"
     git = ['git', '-C', str(path.parent), 'log', '-1', '--format=%cs, in commit %h', '--', path.name]
     found = subprocess.run(git, capture_output=True, text=True).stdout.strip() if shutil.which('git') else ''
     return 'a notebook run by hand, machine not recorded' + (f', committed {found}' if found else '')
+
+def _plain(text):
+    "Text of a file, in which neither HTML nor Markdown counts."
+    return re.sub(r'[<>\[\]`]|&(?!#\d+;)', lambda m: f'&#{ord(m[0])};', str(text)).replace('\n', ' ')
 
 @dataclass(frozen=True)
 class _Line:
@@ -407,6 +423,9 @@ class _Line:
     run: str = '–'   # machine class, date, commit
     word: str = 'not attempted' # the reading
     why: str = ''
+
+    def __post_init__(self):
+        for name in ('row', 'count', 'data', 'run'): object.__setattr__(self, name, _plain(getattr(self, name)))
 
 def _pm(mean, sd=None): # '.3799 ± .0978'
     return f'{mean:.4f}' + (f' ± {sd:.4f}' if sd is not None and np.isfinite(sd) else '')
@@ -545,7 +564,8 @@ def _item_md(item, lines, runs):
         return _md_table(rows, ['', '', 'published', 'ours', 'sessions', 'data', 'scale', 'run', 'reading', 'why'])
     (title, chapter), note, by_data = ITEMS[item], _REPORT['notes'].get(item), {'': lines}
     if len({(x.row, x.column) for x in lines}) < len(lines): # several data sets stand for the paper's: a table each
-        by_data = {d: [x for x in lines if x.data.split(';')[0] == d] for d in {x.data.split(';')[0]: 0 for x in lines}}
+        of = {x: x.data.split('; ')[0] for x in lines}
+        by_data = {d: [x for x in lines if of[x] == d] for d in dict.fromkeys(of.values())}
     parts = [p for d, part in by_data.items() for p in ([f'**{d}**'] if d else []) + [table(part)]]
     return '\n\n'.join([f'### {title} (`{item}`, chapter {chapter})', *parts, *([note] if note else [])])
 

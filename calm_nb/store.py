@@ -78,8 +78,9 @@ def _read(raw, name, options):
         if isinstance(error, RecordingError): raise
         raise RecordingError(f'{name}: cannot be read ({type(error).__name__}: {error})') from error
 
-def _convert_one(name, raw, folder, alpha=.15, seed=0, neurons=None, options=None):
+def _convert_one(name, raw, folder, alpha=.15, seed=0, neurons=None, options=None, main=None):
     "Read one recording, prepare it, write it to the store; its record. A RecordingError is recorded as a skip."
+    if main not in (None, os.getpid()): end_with_parent(main)
     start, file = time.perf_counter(), _file(folder, name, raw)
     record = dict(name=name, stamp=_stamp(raw, alpha, neurons), bytes=_bytes(raw.files))
     try:
@@ -107,7 +108,8 @@ def _convert(raws, folder, alpha=.15, seed=0, neurons=None, workers=None, label=
     sweep(folder)
     records = {name: _record(folder, name, raw, alpha, neurons) for name, raw in raws.items()}
     todo = {name: raws[name] for name, record in records.items() if record is None}
-    jobs = (delayed(_convert_one)(name, raw, folder, alpha, seed, neurons, options) for name, raw in todo.items())
+    given = folder, alpha, seed, neurons, options, os.getpid()
+    jobs = (delayed(_convert_one)(name, raw, *given) for name, raw in todo.items())
     n = _workers(workers, todo)
     for k, record in enumerate(Parallel(n, return_as='generator_unordered')(jobs) if todo else (), 1):
         records[record['name']] = record

@@ -30,7 +30,7 @@ class TrainConfig:
     ema: float=.99 # decay of the weight average; 0 = off
     eval_every: int=100 # steps between evaluations; 0 = only at the end
     patience: int=0 # evaluations without improvement before stopping; 0 = never stop early
-    save_every: int=200 # steps between checkpoints; 0 = only at the end
+    save_every: int=200 # steps between checkpoints, of which there is one a minute, too; 0 = only at the end
     precision: str='auto' # of products: one of PRECISIONS
     accumulate: int=1 # pieces a batch is split in, where it can be; doubled when memory runs out
     recompute: bool=False # activation checkpointing: less memory, a third more work
@@ -364,6 +364,7 @@ class _State:
         self.optimizer = _optimizer(model, config, groups)
         self.params = [p for g in self.optimizer.param_groups for p in g['params']]
         self.progress, self.best, self.resumed = _Progress(parts=config.accumulate), None, False
+        self.saved = time.perf_counter()
         from_first(_tensors(model).values())
         self.average, self.spent = _WeightAverage(model, config.ema), {}
         if folder: self.resume()
@@ -378,6 +379,7 @@ class _State:
     def save(self):
         "Write the checkpoint, once every step before it was looked at; a finished run keeps only the weights."
         self.flush()
+        self.saved = time.perf_counter()
         if not self.folder or self.rank: return
         parts = dict(model=_tensors(self.model))
         if not self.progress.finished:
@@ -645,7 +647,7 @@ class _Loop(_Stepper):
             if self.due(c.eval_every) or p.step == c.steps: yield from self.record(validate)
             p.seconds += self.now() - start
             self.report()
-            if self.due(c.save_every) and not self.over():
+            if c.save_every and not self.over() and (self.due(c.save_every) or self.now() - self.saved > 60):
                 with self.clock('checkpoint'): self.save()
             yield from self.hand_over()
         if tracing: tracing.stop()
@@ -719,8 +721,25 @@ def fit(
     return fit_together([dict(model=model, batch=batch, loss=loss, config=config, validate=validate, groups=groups,
                               after_step=after_step, work=work, folder=folder, name=name)])[0]
 
+@contextlib.contextmanager
+def _alone_in(folders):
+    "Inside the block no other process trains in these folders; it waits, and says so, until those that do have ended."
+    from filelock import FileLock, Timeout
+    with contextlib.ExitStack() as held:
+        for folder in sorted({Path(f).absolute() for f in folders if f and int(os.environ.get('RANK', 0)) == 0}):
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(folder/'train.lock', timeout=0)
+            try: held.enter_context(lock)
+            except Timeout:
+                print(f'{folder}: another process trains here: waiting until it ends', flush=True)
+                held.enter_context(lock.acquire(timeout=-1))
+        yield
+
 def fit_together(runs: list) -> list: # of dicts, the arguments of `fit` -> of FitResult
     "Several runs, a step of each in turn, each with the bits it has alone: what their batches share is computed once."
+    with _alone_in(run.get('folder') for run in runs): return _fit_together(runs)
+
+def _fit_together(runs):
     started = [_start(**run) for run in runs]
     with torch.random.fork_rng([best_device()] if best_device().type == 'cuda' else []):
         going = [run for run in started if not run[0].progress.finished]

@@ -7,7 +7,7 @@ __all__ = ['NETS', 'BASELINES', 'SEARCH', 'Baseline', 'fit_on', 'fit_again', 'Co
            'candidates', 'tune', 'made', 'baseline', 'milliseconds', 'price', 'cost']
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #7b4ddc7f
-import itertools, math, time, zlib
+import itertools, math, time, warnings, zlib
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
@@ -161,6 +161,8 @@ class UnivariateLinear(Baseline):
         maps = [ridge_solve(xx, xy, np.full(steps, r)) for r in self.ridges]
         self.errors = [float((vyy - 2*(w*vxy).sum((1, 2)) + (w*(vxx@w)).sum((1, 2))).sum()) for w in maps]
         best = int(np.argmin(self.errors))
+        if not vyy.any():
+            warnings.warn(f'{self.name}: no validation trial to choose by: the smallest ridge, {self.ridges[best]:g}')
         self.map, self.ridge = maps[best], self.ridges[best]
 
     def forecast(self, context, horizon, session):
@@ -181,14 +183,18 @@ def lagged(trial, order): # (T, N) z-scored, p -> (T-p, 1+pN) [1, y(t-1), …, y
     return np.concatenate([np.ones((rows, 1)), *lags], 1), trial[order:]
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #47e146e8
-def _var_moments(session, order, past=0):
-    "`moments` of all one-step pairs to frames of training trials; raises ValueError when every trial is too short."
+def _var_rows(session, order, past=0):
+    "The regression rows of each training trial, one after the other; raises ValueError when every trial is too short."
     trials = session.of('train')
     starts = session.trials[trials, 0] - past_frames(session, trials, min(order, past))
     spans = zip(starts.tolist(), session.trials[trials, 1].tolist())
-    long = [session.window(a, b) for a, b in spans if b - a > order]
+    long = [(a, b) for a, b in spans if b - a > order]
     if not long: raise ValueError(f'session {session.name}: no training trial is longer than {order} frames')
-    return moments(lagged(t, order) for t in long)
+    return (lagged(session.window(a, b), order) for a, b in long)
+
+def _var_moments(session, order, past=0):
+    "`moments` of all one-step pairs to frames of training trials; raises ValueError when every trial is too short."
+    return moments(_var_rows(session, order, past))
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #97dde40c
 @dataclass
@@ -200,6 +206,7 @@ class _VarFit:
     noise: np.ndarray # (N, N) lower factor of the residual covariance
     spread: float = 1. # factor on the noise, chosen by validation CRPS
     rank: int = None # of the coefficients, where it was chosen
+    basis: np.ndarray = None # (pN, r) directions whose projections stand in the lags' place; noise is then (N, frames)
 
 def _residuals(xx, xy, yy, coef): return yy - xy.T@coef - coef.T@xy + coef.T@xx@coef # their sums of products (N, N)
 def _factor(cov): return np.linalg.cholesky((cov + cov.T)/2 + 1e-9*np.eye(len(cov))) # lower
@@ -213,35 +220,38 @@ def _var_fit(session, order, ridge, past=0): # Session, p, penalty a row, frames
     return _VarFit(order, ridge, coef, _factor(cov))
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #4eb6f937
-def _var_rollout(coef, context, horizon, noise=None): # (1+pN, N), (B, C, N), H, (H, B, N) added to each -> (B, H, N)
-    "Iterate the autoregression for H frames after the context; raises ValueError for a context shorter than its order."
+def _var_rollout(coef, context, horizon, noise=None, basis=None): # (1+pN, N), (B, C, N), H, (H, B, N) added to each
+    "Iterate the autoregression for H frames after the context (B, H, N); ValueError for a context below its order."
     b, c, n = context.shape
-    order = (len(coef)-1)//n
+    order = (len(coef) - 1 if basis is None else len(basis))//n
     if c < order: raise ValueError(f'a context of {c} frames is too short for order {order}')
     state, out = context[:, ::-1][:, :order].reshape(b, -1), []
     for h in range(horizon):
-        y = coef[0] + state@coef[1:] + (0 if noise is None else noise[h])
+        lags = state if basis is None else state@basis
+        y = coef[0] + lags@coef[1:] + (0 if noise is None else noise[h])
         out.append(y)
         state = np.concatenate([y, state[:, :-n]], 1)
     return np.stack(out, 1)
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #d8252fab
-def _var_error(coef, batches):
+def _var_error(coef, batches, basis=None):
     "Mean squared error of rollouts over all frames of the batches of trials; inf where one diverges."
+    def guess(past, horizon): return _var_rollout(coef, past, horizon, None, basis)
     with np.errstate(over='ignore', invalid='ignore'):
-        square = sum(float(((_var_rollout(coef, past, y.shape[1]) - y)**2).sum()) for _, past, y in batches)
+        square = sum(float(((guess(past, y.shape[1]) - y)**2).sum()) for _, past, y in batches)
     return square/sum(y.size for *_, y in batches) if np.isfinite(square) else np.inf
 
 def _val_batches(session, context, past=0, least=0):
-    "`trial_batches` of the validation trials; a context of less than `least` frames is filled up."
+    "The validation trials that are long enough, contexts under `least` frames filled up; ValueError where none is."
     batches = trial_batches(session, horizon_trials(session, 'val', context)[0], context, past=past)
-    return [(trials, _filled(z, max(least, z.shape[1])), y) for trials, z, y in batches]
+    found = [(trials, _filled(z, max(least, z.shape[1])), y) for trials, z, y in batches]
+    if found: return found
+    raise ValueError(f'session {session.name}: no validation trial is longer than {context+2} frames; '
+                     'give one order and one ridge, or a shorter context')
 
 def _var_grid(session, orders, ridges, context=40, past=0):
     "{(order, ridge): forecast error on the validation trials}; raises ValueError where none is long enough."
     batches = _val_batches(session, context, past, max(orders)*bool(past))
-    if not batches: raise ValueError(f'session {session.name}: no validation trial is longer than {context+2} frames; '
-                                     'give one order and one ridge, or a shorter context')
     xx, xy, _ = _var_moments(session, max(orders), past)
     size = {p: 1 + p*session.n_neurons for p in orders}
     return {(p, r): _var_error(ridge_solve(xx[:k, :k], xy[:k], r), batches) for p, k in size.items() for r in ridges}
@@ -259,7 +269,35 @@ def _spread_scores(forecaster, session, context=40, spreads=_SPREADS):
     return total/trials
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #ce41ab50
-_MOST_LAGS = 4000 # neurons × order: the solution takes memory with its square
+_MOST_LAGS = 4000 # neurons × order: the direct solution takes memory with its square
+_MOST_FRAMES = 2000 # whose span holds the coefficients where there are more lags
+
+def _span_of(session, order):
+    "An orthonormal basis (pN, r) of some training frames after removal of their mean; these frames' rows; all frames."
+    total = sum(len(y) for _, y in _var_rows(session, order))
+    kept, seen, parts = np.unique(np.linspace(0, total - 1, min(total, _MOST_FRAMES)).astype(int)), 0, []
+    for x, y in _var_rows(session, order):
+        here = kept[(kept >= seen) & (kept < seen + len(y))] - seen
+        parts.append((x[here], y[here]))
+        seen += len(y)
+    x, y = (np.concatenate(p) for p in zip(*parts))
+    centred = x[:, 1:] - x[:, 1:].mean(0)
+    values, vectors = np.linalg.eigh(centred @ centred.T)
+    large = values > 1e-10*values[-1]
+    return centred.T @ (vectors[:, large]/np.sqrt(values[large])), x, y, total
+
+def _var_in_span(session, order, ridges, context=40): # Session, p, penalties a row -> _VarFit
+    "Ridge regression in the span of training frames: the same fit where they are few, a reduced rank where many."
+    basis, x, y, total = _span_of(session, order)
+    def short(x): return np.concatenate([x[:, :1], x[:, 1:] @ basis], 1)
+    xx = xy = 0.
+    for a, b in _var_rows(session, order): xx, xy = xx + short(a).T @ short(a), xy + short(a).T @ b
+    made = {r: ridge_solve(xx, xy, r) for r in ridges}
+    batches = _val_batches(session, context) if len(made) > 1 else ()
+    best = min(made, key=lambda r: _var_error(made[r], batches, basis)) if batches else ridges[0]
+    free = max(total - np.trace(ridge_solve(xx, xx, best)), 1)
+    noise = (y - short(x) @ made[best]).T*np.sqrt(total/len(y)/free)
+    return _VarFit(order, best, made[best], noise, basis=basis)
 
 class _Drawing(Baseline):
     "A model a session, from `fit_one`; its futures are as wide as the validation trials want them."
@@ -286,13 +324,14 @@ class RidgeVAR(_Drawing):
     past: int = 0 # frames before a trial, read where there are as many; higher orders are tried, too
     name: str = 'VAR'
     fits: dict = field(default_factory=dict, repr=False) # session name -> _VarFit
-    def learned(self): return [f.coef for f in self.fits.values()]
+    def learned(self): return [x for f in self.fits.values() for x in (f.coef, f.basis) if x is not None]
 
     def fit_one(self, s):
         "Choose on the validation trials, then fit on all one-step pairs of the training trials."
         longest = max((b - a for a, b in s.trials[s.of('train')]), default=0)
         most = min(longest - 1, self.context + self.past, _MOST_LAGS//s.n_neurons)
         orders = [p for p in self.orders + (24, 32, 48, 64)*bool(self.past) if p <= most] or [min(self.orders)]
+        if orders[0]*s.n_neurons > _MOST_LAGS: return _var_in_span(s, orders[0], self.ridges, self.context)
         grid = {(orders[0], self.ridges[0]): 0.}
         if len(orders)*len(self.ridges) > 1: grid = _var_grid(s, orders, self.ridges, self.context, self.past)
         return _var_fit(s, *min(grid, key=grid.get), self.past)
@@ -301,13 +340,15 @@ class RidgeVAR(_Drawing):
         "The mean rollout, and `samples` noisy ones; the same context always gets the same draws."
         fit = self.known(self.fits, session)
         if self.past: context = _filled(context, max(context.shape[1], fit.order))
-        mean = _var_rollout(fit.coef, context, horizon)
+        mean = _var_rollout(fit.coef, context, horizon, None, fit.basis)
         if not self.samples: return Forecast(mean)
         rng = self.generator(context)
         coef, factor = fit.coef.astype('float32'), fit.spread*fit.noise.T.astype('float32')
+        basis = None if fit.basis is None else fit.basis.astype('float32')
         start, shape = context.astype('float32'), (horizon, len(context), len(factor))
         def draw(): return rng.standard_normal(shape, dtype='float32') @ factor
-        return Forecast(mean, np.stack([_var_rollout(coef, start, horizon, draw()) for _ in range(self.samples)]))
+        def future(): return _var_rollout(coef, start, horizon, draw(), basis)
+        return Forecast(mean, np.stack([future() for _ in range(self.samples)]))
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #5babce96
 @dataclass(frozen=True)

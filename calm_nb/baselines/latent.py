@@ -38,6 +38,7 @@ class ReducedRankVAR(RidgeVAR):
     def fit_one(self, s):
         "As VAR, then of the ranks the best on validation trials; the noise is that of the chosen coefficients."
         fit = super().fit_one(s)
+        if fit.basis is not None: return fit # too many neurons: of low rank as it is
         xx, xy, yy = _var_moments(s, fit.order, self.past)
         batches = _val_batches(s, self.context, self.past, fit.order*bool(self.past))
         ranks = [*(r for r in self.ranks if r < s.n_neurons), s.n_neurons]
