@@ -247,7 +247,7 @@ def _val_batches(session, context, past=0, least=0):
     found = [(trials, _filled(z, max(least, z.shape[1])), y) for trials, z, y in batches]
     if found: return found
     raise ValueError(f'session {session.name}: no validation trial is longer than {context+2} frames; '
-                     'give one order and one ridge, or a shorter context')
+                     'give a shorter context, or VAR one order and one ridge')
 
 def _var_grid(session, orders, ridges, context=40, past=0):
     "{(order, ridge): forecast error on the validation trials}; raises ValueError where none is long enough."

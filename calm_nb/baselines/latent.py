@@ -170,10 +170,8 @@ class LDS(_Drawing):
     def fit_one(self, s):
         "Fit every size on the training trials; keep the best on the validation trials."
         trials = [s.trial(int(i)) for i in s.of('train')]
+        if not trials: raise ValueError(f'session {s.name}: LDS needs training trials')
         batches = _val_batches(s, self.context, self.past)
-        if not trials or not batches:
-            raise ValueError(f'session {s.name}: LDS needs training trials, '
-                             f'and validation trials longer than {self.context + 2} frames')
         def error(f): return sum(((continued(f, past, y.shape[1])[0] - y)**2).sum() for _, past, y in batches)
         sizes = [d for d in self.latents if d < s.n_neurons] or [1]
         return min((fit_dynamics(trials, d, self.steps) for d in sizes), key=error)
