@@ -2,7 +2,8 @@
 
 # %% auto #0
 __all__ = ['TABLES', 'VARIANTS', 'ABLATION', 'FORECAST', 'COLUMNS', 'Variant', 'configs', 'reference', 'pick', 'ablation_corpus',
-           'Bench', 'plan', 'differences', 'against_reference', 'ablation_table', 'beside_paper', 'figure_ablation']
+           'Bench', 'plan', 'differences', 'against_reference', 'ablation_table', 'beside_paper', 'figure_ablation',
+           'nested', 'wider', 'figure_scaling']
 
 # %% ../nbs/07a_variants.ipynb #55031a64
 import json, time
@@ -494,4 +495,59 @@ def figure_ablation(scores): # from Bench.run or its csv -> matplotlib Figure
     keys.append(plt.Line2D([], [], color='#333333', marker='D', mfc='none', ms=4.5, lw=0, label='paper (mouse data)'))
     title = 'each point is a session and seed, n = ' + ' to '.join(map(str, sorted({n.min(), n.max()})))
     fig.legend(handles=keys, loc='outside lower center', ncols=4, title=title, title_fontsize=7)
+    return fig
+
+# %% ../nbs/07a_variants.ipynb #ceedb09b
+def nested(names, sizes, seed: int=0) -> dict: # of sessions; how many, 'all' for all; of the order -> number: names
+    "The first so many sessions in an order drawn by seed; sizes beyond all there are left out, each is there once."
+    order = np.random.default_rng(seed).permutation(list(names)).tolist()
+    wanted = [len(order) if n == 'all' else int(n) for n in sizes]
+    if min(wanted) < 0: raise ValueError(f'sizes {sizes}: expected numbers of sessions, 0 or more')
+    return {n: order[:n] for n in sorted({*wanted}) if n <= len(order)}
+
+def wider(config, times: int): # DATConfig; 1, 4, 9, …
+    "Sizes with about so many times the parameters; raises ValueError for what is no square."
+    k = round(times**.5)
+    if k*k != times: raise ValueError(f'parameters × {times}: expected a square, 1, 4, 9, …: width grows by its root')
+    return replace(config, dim=k*config.dim, hidden=k*config.hidden, rank=k*config.rank)
+
+def _ladder(ax, rows, x, hue, palette, ylabel): # DataFrame; columns; of the values of `hue`
+    "Means over sessions, seeds averaged first, with standard errors, on evenly spaced values of x."
+    rows = rows.groupby(['session', x, hue], sort=False).value.mean().reset_index()
+    ticks = sorted(rows[x].unique())
+    sns.lineplot(rows.assign(place=rows[x].map(ticks.index)), x='place', y='value', hue=hue, style=hue, markers=True,
+                 hue_order=list(palette), style_order=list(palette), dashes=False, errorbar='se', err_style='bars',
+                 palette=palette, ax=ax)
+    ax.set(xticks=range(len(ticks)), xticklabels=[f'{t:g}' for t in ticks], ylabel=ylabel)
+    ax.legend(title='')
+
+def figure_scaling(
+    scores, # DataFrame: session, seed, model, sessions, size, metric, labels (NaN: a forecast), value
+    labels: int=4, # labelled trials of the second panel
+): # matplotlib Figure
+    "Forecast and decoding by pretraining sessions and parameters, decoding by labelled trials; rivals grey, dashed."
+    use_style()
+    ours, fig = scores[scores.model.str.startswith('CalM')], plt.figure(figsize=(7.2, 2.6))
+    sizes = dict(zip((f'{k:g}× parameters' for k in sorted(ours['size'].unique())), (COLORS['CalM'], COLORS['VAR'])))
+    ours, axes = ours.assign(width=ours['size'].map('{:g}× parameters'.format)), fig.subplots(1, 3)
+    few = ours[ours.labels == min(ours.labels.dropna().unique(), key=lambda n: abs(n - labels))]
+    _ladder(axes[0], ours[ours.metric == 'corr'], 'sessions', 'width', sizes, 'forecast correlation')
+    _ladder(axes[1], few, 'sessions', 'width', sizes, f'R², {few.labels.iloc[0]:g} labelled trials')
+    for ax in axes[:2]: ax.set_xlabel('pretraining sessions (0: from scratch)')
+    least = ours[ours['size'] == ours['size'].min()].dropna(subset='labels')
+    shown = sorted({0, 1, 8, ours.sessions.max()} & set(ours.sessions))
+    shades = {f'{n:g} sessions': c for n, c in zip(shown, sns.color_palette('viridis', len(shown)))}
+    least = least[least.sessions.isin(shown)].assign(width=lambda d: d.sessions.map('{:g} sessions'.format))
+    _ladder(axes[2], least, 'labels', 'width', shades, f'R², {min(sizes)}')
+    axes[2].set_xlabel('labelled trials')
+    rivals = scores[~scores.model.isin(ours.model)]
+    for ax, rows in zip(axes, (rivals[rivals.metric == 'corr'], rivals[rivals.labels == few.labels.iloc[0]])):
+        for model, part in rows.groupby('model', sort=False):
+            ax.axhline(part.value.mean(), color='#777777', ls='--', lw=1)
+            ax.text(1, part.value.mean(), model, color='#777777', fontsize=6, ha='right', va='bottom',
+                    transform=ax.get_yaxis_transform())
+    for model, part in rivals.dropna(subset='labels').groupby('model', sort=False):
+        line, places = part.groupby('labels').value.mean(), sorted(least.labels.unique())
+        axes[2].plot([places.index(n) for n in line.index], line, color='#777777', ls='--', lw=1, label=model)
+    axes[2].legend(title='')
     return fig

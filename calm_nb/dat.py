@@ -2,9 +2,9 @@
 
 # %% auto #0
 __all__ = ['AXES', 'COUPLINGS', 'PAPER_DAT', 'DATConfig', 'NeuralAxis', 'SoftmaxCoupling', 'SignedCoupling', 'LatentCoupling',
-           'DualAxisBlock', 'Tables', 'table_key', 'table_name', 'DAT', 'dat_losses', 'rollout', 'of_like_length',
-           'forecast_traces', 'sample_traces', 'dat_preset', 'dat_groups', 'train_dat', 'adapt', 'save_dat', 'load_dat',
-           'dat_for', 'adapt_training', 'influence']
+           'DualAxisBlock', 'Tables', 'table_key', 'table_name', 'names_of', 'DAT', 'dat_losses', 'rollout',
+           'of_like_length', 'forecast_traces', 'sample_traces', 'dat_preset', 'dat_groups', 'train_dat', 'adapt',
+           'recognise', 'save_dat', 'load_dat', 'dat_for', 'adapt_training', 'influence']
 
 # %% ../nbs/04_dat.ipynb #63996b10
 from dataclasses import asdict, dataclass, replace
@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 from einops import rearrange
 from .core import *
+from .data import Corpus
 from .layers import Attention, Dropout, FeedForward, KVCache, attention_core, init_weights
 from .nq import METHODS, NQ, changed, corpus_key, detokenize, is_worm, session_key, tokenize
 from .store import store_folder
@@ -39,12 +40,14 @@ class DATConfig:
     hidden: int = 2048         # width of the feed-forward layer
     codes: int = 128           # K, size of the vocabulary
     dropout: float = .15       # of residual branches and of the input
-    coupling: str = 'both'     # neural axis: in COUPLINGS; 'softmax' is the paper's, 'both' adds 'signed' to it
+    coupling: str = 'signed'   # neural axis: in COUPLINGS; 'softmax' is the paper's, 'both' adds 'signed' to it
     latents: int = 32          # through which 'latents' mixes neurons
     rank: int = 64             # of each head's signed coupling
     silence: float = 0.        # probability that a neuron is left out of it, for a trial of training
     identity_sd: float = .3    # initial sd of the neuron embeddings
     session: bool = True       # add the session's embedding, where there are several sessions
+    names: float = 0.          # neurons of one name share an embedding across sessions; probability that a step of
+                               # training knows nothing else of them; 0: neurons of a session are its own
     sampling: float = .6       # probability that a step uses scheduled sampling
     block: int = 6             # tokens replaced by it
     replace: float = .1        # probability of neighbourhood replacement of a token
@@ -201,6 +204,7 @@ class Tables(nn.Module):
         super().__init__()
         self.neurons = nn.Parameter(torch.randn(neurons, dim)*sd)
         self.session = nn.Parameter(torch.randn(dim)*.02)
+        self.register_buffer('names', None, persistent=False) # (N,) rows of a table of names, the last for no name
 
 _TAKEN = {*dir(nn.ModuleDict()), *dir(nn.ParameterDict()), ''} # names that an entry cannot have
 
@@ -212,6 +216,11 @@ def table_key(session: str) -> str: # name of a session -> name of an entry
 def table_name(key: str) -> str: # from table_key -> name of the session
     return key.removeprefix('·n').replace('·d', '.').replace('·m', '·')
 
+def names_of(session) -> list: # Session -> a name a neuron, '' for one without
+    "Names in the column `label`; a guess ('RIF?') and a name that two neurons have tell nothing."
+    labels = [str(x) for x in session.neurons.get('label', ['']*session.n_neurons)]
+    return [x if labels.count(x) == 1 and '?' not in x else '' for x in labels]
+
 # %% ../nbs/04_dat.ipynb #333fe3bf
 class DAT(nn.Module):
     "Dual-axis transformer over tokens (B, N, T_d) of one session at a time, Eq. 10."
@@ -219,6 +228,7 @@ class DAT(nn.Module):
         config: DATConfig=None, # sizes and objective
         sessions: dict=None, # name -> number of neurons
         atlas: Tensor=None, # (K, L) mean window of each code; None: codes start unrelated
+        called: dict=None, names: list=None, # session -> its neurons' names; all that have a row, None: those called
     ):
         super().__init__()
         self.config = c = config or DATConfig()
@@ -231,7 +241,12 @@ class DAT(nn.Module):
         for block in self.blocks:
             for axis in block.axes: axis.start(.02/math.sqrt(3*c.layers))
         if atlas is not None: self.start_tokens(atlas)
-        for name, neurons in (sessions or {}).items(): self.add_session(name, neurons)
+        self.names = names or sorted({n for some in (called or {}).values() for n in some} - {''})
+        if c.names and not self.names:
+            raise ValueError("names share embeddings, and no neuron has one: read recordings with labels "
+                             "(neurons['label']), or leave `names` at 0")
+        self.shared = nn.Parameter(torch.randn(len(self.names), c.dim)*c.identity_sd) if c.names else None
+        for name, neurons in (sessions or {}).items(): self.add_session(name, neurons, (called or {}).get(name))
 
     @property
     def device(self): return self.tokens.weight.device
@@ -239,12 +254,28 @@ class DAT(nn.Module):
     @property
     def sessions(self): return {table_name(k): len(t.neurons) for k, t in self.tables.items()}
 
-    def add_session(self, name: str, neurons: int):
-        "Add tables for a new session: rows from N(0, identity_sd²), the session near the mean of the others."
+    called = property(lambda self: {table_name(k): [[*self.names, ''][i] for i in t.names]
+                                    for k, t in self.tables.items() if t.names is not None}, doc='Names by session.')
+
+    def add_session(self, name: str, neurons: int, called: list=None): # of its neurons, where names share embeddings
+        "Add tables: rows from N(0, identity_sd²), 0 beside a known name, the session near the mean of the others."
         if table_key(name) in self.tables: raise ValueError(f'session {name!r} already has tables')
         new = Tables(neurons, self.config.dim, self.config.identity_sd)
         if self.tables: new.session.data += torch.stack([t.session.data.cpu() for t in self.tables.values()]).mean(0)
+        if self.config.names: self.name_rows(new, name, called or ['']*neurons)
         self.tables[table_key(name)] = new.to(self.device)
+
+    @torch.no_grad()
+    def name_rows(self, table, session, called):
+        "Tie rows to names; ValueError for as many names as there are not neurons, and for a name of two of them."
+        twice = sorted({n for n in called if n and called.count(n) > 1})
+        if twice or len(called) != len(table.neurons):
+            wrong = f'{", ".join(twice[:5])} given to more than one neuron' if twice else f'{len(called)} names'
+            raise ValueError(f"session {session!r}: {wrong}; expected a name for each of {len(table.neurons)} neurons, "
+                             "'' for those that are not known")
+        rows = {n: i for i, n in enumerate(self.names)}
+        table.names = torch.tensor([rows.get(n, len(rows)) for n in called])
+        table.neurons[table.names < len(rows)] = 0
 
     @torch.no_grad()
     def start_tokens(self, atlas: Tensor):
@@ -258,8 +289,15 @@ class DAT(nn.Module):
         if table_key(session) not in self.tables:
             raise KeyError(f'no tables for session {session!r}; known: {", ".join(list(self.sessions)[:5])}…. '
                            'Adapt the model to it first (calm_nb.dat.adapt)')
-        table = self.tables[table_key(session)].neurons
-        return table if ids is None else table[ids]
+        table = self.tables[table_key(session)]
+        rows = table.neurons if table.names is None else self.by_name(table)
+        return rows if ids is None else rows[ids]
+
+    def by_name(self, table: Tables) -> Tensor: # (N, d)
+        "The names' embeddings, 0 for no name, and the session's own rows beside them; in training at times without."
+        shared = F.pad(self.shared, (0, 0, 0, 1))[table.names]
+        alone = self.training and self.shared.requires_grad and torch.rand(()).item() < self.config.names
+        return shared if alone else shared + table.neurons
 
     def prepare(self, identity: Tensor, kept: bool=False) -> list: # a tuple a block
         "What the neural axes make of the neurons' embeddings; `kept`: to serve many passes."
@@ -569,10 +607,10 @@ def dat_preset(
 ) -> tuple[DATConfig, TrainConfig]:
     "Sizes and training of the transformer."
     config, training = dict(
-        tiny=(DATConfig(dim=48, layers=2, heads=4, hidden=96, codes=32, dropout=.05, coupling='signed', rank=16),
+        tiny=(DATConfig(dim=48, layers=2, heads=4, hidden=96, codes=32, dropout=.05, rank=16),
               TrainConfig(steps=120, lr=3e-3, weight_decay=.1, ema=.95, eval_every=60, save_every=40,
                           precision='fp32')),
-        small=(DATConfig(dim=128, layers=2, heads=4, hidden=256, dropout=.2, coupling='signed', rows=400),
+        small=(DATConfig(dim=128, layers=2, heads=4, hidden=256, dropout=.2, rows=400),
                TrainConfig(steps=400, epochs=11, lr=2e-3, weight_decay=.1, eval_every=100, precision='fast')),
         paper=(DATConfig(), TrainConfig(steps=2000, epochs=160, lr=1e-3, weight_decay=.1, eval_every=50, patience=8)),
     )[choose('scale', scale, SCALES)]
@@ -590,7 +628,7 @@ def dat_groups(training: TrainConfig): # -> function of a model that gives param
     "Weight decay on the matrices of the backbone, none on norms and on the sessions' tables."
     def groups(dat):
         named = [(n, p) for n, p in dat.named_parameters() if p.requires_grad]
-        decayed = lambda n, p: p.ndim > 1 and not n.startswith('tables.')
+        decayed = lambda n, p: p.ndim > 1 and not n.startswith(('tables.', 'shared'))
         return [dict(params=[p for n, p in named if decayed(n, p)], weight_decay=training.weight_decay),
                 dict(params=[p for n, p in named if not decayed(n, p)], weight_decay=0.)]
     return groups
@@ -624,7 +662,8 @@ def train_dat(
     "Pretrain the transformer on the training trials of `sessions` (Eqs. 10–14)."
     config, training = replace(config or DATConfig(), codes=nq.config.codes), training or TrainConfig()
     torch.manual_seed(training.seed)
-    dat = DAT(config, {s.name: s.n_neurons for s in sessions}, nq.atlas.cpu() if config.atlas else None)
+    called = {s.name: names_of(s) for s in sessions} if config.names else None
+    dat = DAT(config, {s.name: s.n_neurons for s in sessions}, nq.atlas.cpu() if config.atlas else None, called)
     dat.precision = resolve_precision(training.precision, best_device())
     steps = _fit_dat(dat, nq, sessions, training, folder, 'DAT', context).steps
     dat.presentations = steps*config.batch(sessions)*process()[1]
@@ -645,23 +684,43 @@ def adapt(
 ) -> DAT: # the same model, with new tables
     "Add and train tables for new sessions; every other weight keeps its bits."
     _check_quantizer(dat, nq)
-    for s in sessions: dat.add_session(s.name, s.n_neurons)
+    for s in sessions: dat.add_session(s.name, s.n_neurons, names_of(s))
     with only_training(dat, *(f'tables.{table_key(s.name)}.' for s in sessions)):
         _fit_dat(dat, nq, sessions, training or TrainConfig(steps=200, lr=5e-3), folder, 'adapt', context)
     return dat.eval()
 
+# %% ../nbs/04_dat.ipynb #403d7cac
+@torch.no_grad()
+def recognise(dat: DAT, sessions) -> DAT: # pretrained with names; new Sessions -> the same model, with tables for them
+    "Know new sessions by the names of their neurons alone, with nothing trained: what is their own is 0."
+    if not dat.config.names: raise ValueError('this model knows no names: train it with DATConfig(names=.5)')
+    for s in sessions:
+        called, others = names_of(s), torch.stack([t.session for t in dat.tables.values()]).mean(0)
+        here = [n for n in called if n]
+        if not set(here) & set(dat.names):
+            found = f'{len(here)} names ({", ".join(here[:3])}…)' if here else "no names (neurons['label'])"
+            raise ValueError(f'session {s.name!r} has {found}, and none of the {len(dat.names)} that the model knows '
+                             f'({", ".join(dat.names[:3])}…): adapt the model to it instead')
+        dat.add_session(s.name, s.n_neurons, called)
+        table = dat.tables[table_key(s.name)]
+        table.neurons.zero_()
+        table.session.copy_(others)
+    return dat.eval()
+
 # %% ../nbs/04_dat.ipynb #9564c003
-_VERSION = 2  # raise it when a change to this module makes old checkpoints wrong
+_VERSION = 3  # raise it when a change to this module makes old checkpoints wrong
 
 def save_dat(dat: DAT, folder):
     "Write a transformer and its sessions' tables to a folder, made if missing."
     about = {k: getattr(dat, k) for k in ('sessions', 'precision', 'presentations', 'quantizer')}
+    if dat.config.names: about |= dict(names=dat.names, called=dat.called)
     save_pretrained(folder, dat.state_dict(), about | dict(dat=asdict(dat.config)), kind='dat')
 
 def load_dat(folder) -> DAT: # in eval mode
     "Read what save_dat wrote; raises a clear error for a missing, truncated or foreign folder."
     config, state = load_pretrained(folder, kind='dat')
-    dat, device = DAT(DATConfig(**config['dat']), config['sessions']), best_device()
+    named = {k: config[k] for k in ('called', 'names') if k in config}
+    dat, device = DAT(DATConfig(**config['dat']), config['sessions'], **named), best_device()
     load_weights(dat, state, folder)
     dat.precision = 'bf16' if config.get('precision') == 'bf16' and fast_bf16(device) else 'fp32'
     dat.presentations, dat.quantizer = config.get('presentations', 0), config.get('quantizer', '')
@@ -673,15 +732,22 @@ def dat_for(
     config: DATConfig=None, training: TrainConfig=None, # instead of the preset's
     method: str='ours', # or 'paper'
     context: int=40, # frames given to the validation forecast
+    apart: bool=False, # pretrain in a folder of its own, which is found again for other held-out sessions
 ) -> DAT: # with tables for all sessions, held-out ones adapted
     "The transformer of a corpus, pretrained on held-in, adapted to held-out sessions: found in the run folder or made."
     preset = dat_preset(scale, method, corpus.name)
     config, training = config or preset[0], replace(training or preset[1], seed=seed)
     about = dict(config=changed(config), training=changed(training), context=context, nq=nq.key,
                  corpus=corpus_key(corpus), held_out=corpus_key(corpus, corpus.held_out))
+    if apart: about['apart'] = True
+    if config.names: about['names'] = {s.name: names_of(s) for s in corpus}
     def make(folder):
-        dat = train_dat(nq, [corpus[n] for n in corpus.held_in], config, training, folder, context)
         new = [corpus[n] for n in corpus.held_out]
+        if new and apart:
+            inside = Corpus(corpus.name, {n: corpus.makers[n] for n in corpus.held_in})
+            dat = dat_for(inside, nq, scale, seed, config, training, method, context)
+            torch.manual_seed(seed) # the new tables start alike, whether it was trained or found
+        else: dat = train_dat(nq, [corpus[n] for n in corpus.held_in], config, training, folder, context)
         return adapt(dat, nq, new, adapt_training(training), folder and folder/'adapt', context) if new else dat
     return found_or_made(corpus.name, scale, seed, f'dat-{config_key(about, _VERSION)}', load_dat, make, save_dat)
 

@@ -3,8 +3,8 @@
 # %% auto #0
 __all__ = ['SPLITS', 'SCHEMA', 'RecordingError', 'DamagedFile', 'NotThisFormat', 'expect', 'some', 'Log', 'windows_of',
            'Recording', 'frame_times', 'reading', 'open_h5', 'members', 'read_field', 'read_attr', 'ema', 'hold_out',
-           'Session', 'prepare', 'resplit', 'thin', 'checksum_of', 'fingerprint_of', 'save_session', 'open_session',
-           'Corpus']
+           'Session', 'prepare', 'resplit', 'thin', 'block_split', 'checksum_of', 'fingerprint_of', 'save_session',
+           'open_session', 'Corpus']
 
 # %% ../nbs/01_data.ipynb #73e3a0dc
 import contextlib, errno, h5py, hashlib, json, re, shutil
@@ -447,14 +447,17 @@ def prepare(
                    notes=[*r.notes, *_scale_notes(traces, mean, sd, flat)], **{k: getattr(r, k) for k in _SHARED})
 
 # %% ../nbs/01_data.ipynb #1eee8d19
+def _with_split(session, split, **changes):
+    "The session with other splits of its trials, and its scale by them."
+    mean, sd, flat = _train_statistics(session.traces, session.trials[split == 'train'])
+    notes = [n for n in session.notes if not re.match('neurons .* the training trials', n)]
+    notes += _scale_notes(session.traces, mean, sd, flat)
+    return replace(session, split=split, mean=mean, sd=sd, notes=notes, **changes)
+
 def resplit(session: Session, seed: int) -> Session: # the same object where it has this seed already
     "The session as `prepare` would have made it with another seed of the split."
     if seed == session.seed: return session
-    split = _split_trials(len(session.trials), seed)
-    mean, sd, flat = _train_statistics(session.traces, session.trials[split == 'train'])
-    notes = [n for n in session.notes if not re.match('neurons .* the training trials', n)]
-    return replace(session, split=split, mean=mean, sd=sd, seed=seed,
-                   notes=[*notes, *_scale_notes(session.traces, mean, sd, flat)])
+    return _with_split(session, _split_trials(len(session.trials), seed), seed=seed)
 
 def thin(
     recording: Recording,
@@ -468,6 +471,29 @@ def thin(
     keep = np.sort(np.random.default_rng(seed).permutation(n)[:neurons])
     return replace(r, traces=r.traces[:, keep], neurons={k: v[keep] for k, v in r.neurons.items()},
                    notes=[*r.notes, f'{neurons} of {n} neurons kept, drawn by seed {seed}'])
+
+# %% ../nbs/01_data.ipynb #280ffa0f
+def _memory(alpha): # frames after which smoothing holds less than a thousandth
+    return int(np.ceil(np.log(.001)/np.log1p(-alpha))) if alpha < 1 else 0
+
+def block_split(
+    session: Session, fold: int, folds: int=5, # the block to test, from 0; how many there are
+    gap: int=40, # frames beside it that no split has, at least; more where smoothing remembers more
+) -> Session: # its `meta` says the fold
+    "The session with a contiguous block of trials to test; raises ValueError where the gaps leave too little."
+    trials, n = session.trials, len(session)
+    if not 0 <= fold < folds <= n:
+        raise ValueError(f'{session.name}: fold {fold} of {folds}, and {n} trials: expected 0 <= fold < folds '
+                         'and no more folds than trials')
+    test, gap = np.array_split(np.arange(n), folds)[fold], max(gap, _memory(session.alpha))
+    rest = np.flatnonzero((trials[:, 1] <= trials[test[0], 0] - gap) | (trials[:, 0] >= trials[test[-1], 1] + gap))
+    if len(rest) < 2:
+        raise ValueError(f'{session.name}: fold {fold} of {folds} with gaps of {gap} frames leaves {len(rest)} of {n} '
+                         'trials to learn from: expected 2 or more; take more folds, or cut shorter trials')
+    split, rest = np.full(n, 'gap', '<U5'), np.random.default_rng([session.seed, fold]).permutation(rest)
+    split[test], split[rest] = 'test', 'train'
+    split[rest[:max(1, round(len(rest)*.15/.85))]] = 'val'
+    return _with_split(session, split, meta=dict(session.meta, fold=fold))
 
 # %% ../nbs/01_data.ipynb #29acae3d
 SCHEMA = 2 # version of the store's layout

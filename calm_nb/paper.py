@@ -31,7 +31,7 @@ class Step:
     params: dict = field(default_factory=dict) # parameters of its own: {'variant': 'hard'}
     root: str = None # folder of the recordings, as for `root_of`
     figures: str = 'figures'
-    name = property(lambda self: f'{Path(self.notebook).name[:2]}-{self.label}') # '05-atanas'
+    name = property(lambda self: f'{Path(self.notebook).name.split("_")[0]}-{self.label}') # '05-atanas'
 
     @property
     def results(self): # Path
@@ -225,7 +225,7 @@ def _run_step(
         about |= dict(results=os.path.relpath(step.results, record.parent))
         _note(step, about, record)
         return about
-    except Exception as error: raise RuntimeError(f'chapter {step.name[:2]}, {_failure_of(error)}') from error
+    except Exception as error: raise RuntimeError(f'chapter {step.name.split("-")[0]}, {_failure_of(error)}') from error
     finally: shutil.rmtree(staging, ignore_errors=True)
 
 def _note(step, about, record):

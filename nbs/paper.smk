@@ -35,7 +35,12 @@ PLAN = {
     '07-tseng-paper': ('tseng', ('06-tseng',), 30, 20, dict(method='paper')),
     '07-sun': ('sun', ('06-sun',), 20, 15, {}),
     '08-simulation': ('simulation', ('05-simulation',), 150, 25, {}),
-    '08-tseng': ('tseng', ('05-tseng',), 300, 30, {})}
+    '08-tseng': ('tseng', ('05-tseng',), 300, 30, {}),
+    '03-hippocampus': ('hippocampus', (), 10, 10, {}),
+    '05-hippocampus': ('hippocampus', (), 60, 40, {}),
+    '06-hippocampus': ('hippocampus', ('05-hippocampus',), 60, 40, {}),
+    '07-hippocampus': ('hippocampus', ('06-hippocampus',), 20, 15, {}),
+    '08a-hippocampus': ('hippocampus', (), 240, 240, {})}
 OPTIONAL = ('04',)  # runs only when it is named: its results are its own
 COUNTED = {'03': ('nq',), '05': ('nq', 'dat', 'adapt', 'forecast'), '06': ('heads',), '08': ('dat',)}  # phases
 SIZES_OF = {'03-tseng-paper': 'tseng', '08-tseng': 'ablation', '08-simulation': None,
@@ -46,27 +51,30 @@ only, datasets, jobs = config.get('only') or [], config.get('datasets') or [], c
 figures = config.get('figures') or str(Path(workflow.basedir).parent/'figures')
 begun = time.time()
 
+def chapter_of(name): return name.split('-')[0]  # '08a-hippocampus' -> '08a'
+
 def chosen():  # -> names of the steps that are asked for
     "Raises ValueError that lists the valid names for an unknown one, or where nothing is left."
-    for name in only: choose('chapter', name, dict.fromkeys(n[:2] for n in PLAN))
+    for name in only: choose('chapter', name, dict.fromkeys(map(chapter_of, PLAN)))
     for name in datasets: choose('dataset', name, dict.fromkeys(row[0] for row in PLAN.values()))
-    named = [n for n in PLAN if (n[:2] in only if only else n[:2] not in OPTIONAL)]
+    named = [n for n in PLAN if (chapter_of(n) in only if only else chapter_of(n) not in OPTIONAL)]
     names = [n for n in named if not datasets or PLAN[n][0] in datasets]
     if not names: raise ValueError(f'no step of chapters {only} on {datasets}: there are {", ".join(PLAN)}')
     return names
 
 def step_of(name):  # '05-atanas' -> Step
     "Raises FileNotFoundError where its notebook does not lie beside this file."
-    found = sorted(Path(workflow.basedir).glob(f'{name[:2]}_*.ipynb'))
-    if not found: raise FileNotFoundError(f'chapter {name[:2]}: no notebook {name[:2]}_*.ipynb in {workflow.basedir}')
-    return Step(str(found[0]), PLAN[name][0], name[3:], scale, seed, PLAN[name][4], root, figures)
+    chapter, label = name.split('-', 1)
+    found = sorted(Path(workflow.basedir).glob(f'{chapter}_*.ipynb'))
+    if not found: raise FileNotFoundError(f'chapter {chapter}: no notebook {chapter}_*.ipynb in {workflow.basedir}')
+    return Step(str(found[0]), PLAN[name][0], label, scale, seed, PLAN[name][4], root, figures)
 
 def guess(name):  # -> minutes
     "How long a step takes; at scale paper CalM's part is counted (chapter 04b), for one H100."
     if scale != 'paper': return PLAN[name][2] if scale == 'small' else 1
     from calm_nb.cost import SIZES, hours
-    size = SIZES.get(SIZES_OF.get(name, name[3:]))
-    return PLAN[name][3] + (60*sum(hours(size)[phase] for phase in COUNTED.get(name[:2], ())) if size else 0)
+    size = SIZES.get(SIZES_OF.get(name, name.split('-', 1)[1]))
+    return PLAN[name][3] + (60*sum(hours(size)[phase] for phase in COUNTED.get(chapter_of(name), ())) if size else 0)
 
 def measured(name):  # -> minutes, 0 where it has not run on a machine of this class
     "How long a step took before."

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from ..core import *
 from ..dat import Tables, adapt_training, dat_groups, table_key, table_name
 from ..forecast import (MIN_HORIZON, Forecast, check_known, crps, distinct, evaluate, horizon_trials, memory_of,
-                              pad_steps, trial_batches, trial_corr)
+                              pad_steps, past_frames, trial_batches, trial_corr)
 from ..nq import check_traces
 from ..training import TrainConfig, fingerprint, fit as run_training, only_training, precision_context
 
@@ -122,13 +122,17 @@ def moments(rows): # pairs of X (n, k) and Y (n, m) -> X'X (k, k), X'Y (k, m), Y
     return xx, xy, yy
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #e0c5fa5b
-def _context_moments(sessions, split, context, steps):
+def _filled(past, frames): # (B, C, N) -> (B, frames, N)
+    "The last frames; where there are fewer, those before count as the neuron's mean, 0."
+    return np.pad(past[:, -frames:], ((0, 0), (max(0, frames - past.shape[1]), 0), (0, 0)))
+
+def _context_moments(sessions, split, context, steps, before=0):
     "xx (steps, C+1, C+1), xy (…, 1), yy: products of a neuron's context (after a 1) with its frame at each step."
-    k = context + 1
+    k = before + context + 1
     xx, xy, yy = np.zeros((steps, k, k)), np.zeros((steps, k, 1)), np.zeros(steps)
     for session in sessions:
-        for _, past, future in trial_batches(session, horizon_trials(session, split, context)[0], context):
-            x = past.swapaxes(1, 2).reshape(-1, context).astype(float)
+        for _, past, future in trial_batches(session, horizon_trials(session, split, context)[0], context, past=before):
+            x = _filled(past, k - 1).swapaxes(1, 2).reshape(-1, k - 1).astype(float)
             x = np.concatenate([np.ones((len(x), 1)), x], 1)
             y = future.swapaxes(1, 2).reshape(len(x), -1)[:, :steps].astype(float)
             h = y.shape[1]
@@ -143,6 +147,7 @@ class UnivariateLinear(Baseline):
     "One ridge map from a neuron's context to its horizon, shared by all; raises ValueError without training trials."
     context: int = 40 # frames shown, C
     ridges: tuple = tuple(10.**np.arange(-8, 2)) # penalties tried, a row
+    past: int = 0 # frames before a trial, read where there are as many, else as 0
     name: str = 'Linear'
     scope, map = 'all', None
     def learned(self): return () if self.map is None else (self.map,)
@@ -151,8 +156,8 @@ class UnivariateLinear(Baseline):
         "Solve for every ridge on the training trials; keep the one of lowest squared error on the validation trials."
         steps = max((h for s in sessions for h in horizon_trials(s, 'train', self.context)[0]), default=0)
         if not steps: raise ValueError(f'no training trial is longer than {self.context+2} frames: shorten the context')
-        xx, xy, yy = _context_moments(sessions, 'train', self.context, steps)
-        vxx, vxy, vyy = _context_moments(sessions, 'val', self.context, steps)
+        xx, xy, yy = _context_moments(sessions, 'train', self.context, steps, self.past)
+        vxx, vxy, vyy = _context_moments(sessions, 'val', self.context, steps, self.past)
         maps = [ridge_solve(xx, xy, np.full(steps, r)) for r in self.ridges]
         self.errors = [float((vyy - 2*(w*vxy).sum((1, 2)) + (w*(vxx@w)).sum((1, 2))).sum()) for w in maps]
         best = int(np.argmin(self.errors))
@@ -163,7 +168,8 @@ class UnivariateLinear(Baseline):
     def forecast(self, context, horizon, session):
         "Apply the map; steps beyond the longest training trial repeat its last row."
         if self.map is None: raise ValueError(f'{self.name} was not fitted: call fit(sessions) first')
-        if context.shape[1] != self.context:
+        if self.past: context = _filled(context, self.past + self.context)
+        elif context.shape[1] != self.context:
             raise ValueError(f'{self.name} was fitted on {self.context} frames of context, got {context.shape[1]}')
         w = self.map[np.minimum(np.arange(horizon), len(self.map)-1), :, 0]
         return Forecast(w[:, 0, None] + np.einsum('hc,bcn->bhn', w[:, 1:], context))
@@ -177,15 +183,18 @@ def lagged(trial, order): # (T, N) z-scored, p -> (T-p, 1+pN) [1, y(t-1), …, y
     return np.concatenate([np.ones((rows, 1)), *lags], 1), trial[order:]
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #47e146e8
-def _var_rows(session, order):
+def _var_rows(session, order, past=0):
     "The regression rows of each training trial, one after the other; raises ValueError when every trial is too short."
-    long = [i for i in session.of('train').tolist() if np.diff(session.trials[i])[0] > order]
+    trials = session.of('train')
+    starts = session.trials[trials, 0] - past_frames(session, trials, min(order, past))
+    spans = zip(starts.tolist(), session.trials[trials, 1].tolist())
+    long = [(a, b) for a, b in spans if b - a > order]
     if not long: raise ValueError(f'session {session.name}: no training trial is longer than {order} frames')
-    return (lagged(session.trial(i), order) for i in long)
+    return (lagged(session.window(a, b), order) for a, b in long)
 
-def _var_moments(session, order):
-    "`moments` of all one-step pairs within training trials; raises ValueError when every trial is too short."
-    return moments(_var_rows(session, order))
+def _var_moments(session, order, past=0):
+    "`moments` of all one-step pairs to frames of training trials; raises ValueError when every trial is too short."
+    return moments(_var_rows(session, order, past))
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #97dde40c
 @dataclass
@@ -202,9 +211,9 @@ class _VarFit:
 def _residuals(xx, xy, yy, coef): return yy - xy.T@coef - coef.T@xy + coef.T@xx@coef # their sums of products (N, N)
 def _factor(cov): return np.linalg.cholesky((cov + cov.T)/2 + 1e-9*np.eye(len(cov))) # lower
 
-def _var_fit(session, order, ridge): # Session, p, penalty a row -> _VarFit
+def _var_fit(session, order, ridge, past=0): # Session, p, penalty a row, frames before a trial -> _VarFit
     "Ridge regression of each frame on the p before it, with the covariance of its residuals; training trials only."
-    xx, xy, yy = _var_moments(session, order)
+    xx, xy, yy = _var_moments(session, order, past)
     both = ridge_solve(xx, np.concatenate([xy, xx], 1), ridge)
     coef, hat = both[:, :len(yy)], both[:, len(yy):]
     cov = _residuals(xx, xy, yy, coef) / max(xx[0, 0] - np.trace(hat), 1)
@@ -232,17 +241,18 @@ def _var_error(coef, batches, basis=None):
         square = sum(float(((guess(past, y.shape[1]) - y)**2).sum()) for _, past, y in batches)
     return square/sum(y.size for *_, y in batches) if np.isfinite(square) else np.inf
 
-def _val_batches(session, context):
-    "The validation trials that are long enough; raises ValueError where none is."
-    batches = list(trial_batches(session, horizon_trials(session, 'val', context)[0], context))
-    if batches: return batches
+def _val_batches(session, context, past=0, least=0):
+    "The validation trials that are long enough, contexts under `least` frames filled up; ValueError where none is."
+    batches = trial_batches(session, horizon_trials(session, 'val', context)[0], context, past=past)
+    found = [(trials, _filled(z, max(least, z.shape[1])), y) for trials, z, y in batches]
+    if found: return found
     raise ValueError(f'session {session.name}: no validation trial is longer than {context+2} frames; '
-                     'give one order and one ridge, or a shorter context')
+                     'give a shorter context, or VAR one order and one ridge')
 
-def _var_grid(session, orders, ridges, context=40):
+def _var_grid(session, orders, ridges, context=40, past=0):
     "{(order, ridge): forecast error on the validation trials}; raises ValueError where none is long enough."
-    batches = _val_batches(session, context)
-    xx, xy, _ = _var_moments(session, max(orders))
+    batches = _val_batches(session, context, past, max(orders)*bool(past))
+    xx, xy, _ = _var_moments(session, max(orders), past)
     size = {p: 1 + p*session.n_neurons for p in orders}
     return {(p, r): _var_error(ridge_solve(xx[:k, :k], xy[:k], r), batches) for p, k in size.items() for r in ridges}
 
@@ -252,10 +262,10 @@ _SPREADS = tuple(2**(np.arange(7)/2))
 def _spread_scores(forecaster, session, context=40, spreads=_SPREADS):
     "CRPS on the validation trials when the samples' distance from the mean is multiplied by each factor."
     total, trials = np.zeros(len(spreads)), 0
-    for _, past, future in trial_batches(session, horizon_trials(session, 'val', context)[0], context):
-        f = forecaster.forecast(past, future.shape[1], session)
+    for _, known, future in _val_batches(session, context, getattr(forecaster, 'past', 0)):
+        f = forecaster.forecast(known, future.shape[1], session)
         total += [crps(f.mean + k*(f.samples - f.mean), future).mean((1, 2)).sum() for k in spreads]
-        trials += len(past)
+        trials += len(known)
     return total/trials
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #ce41ab50
@@ -311,6 +321,7 @@ class RidgeVAR(_Drawing):
     samples: int = 0 # futures drawn; 0: a point forecast
     spreads: tuple = _SPREADS # factors on the noise tried, with samples
     seed: int = 0 # of the futures
+    past: int = 0 # frames before a trial, read where there are as many; higher orders are tried, too
     name: str = 'VAR'
     fits: dict = field(default_factory=dict, repr=False) # session name -> _VarFit
     def learned(self): return [x for f in self.fits.values() for x in (f.coef, f.basis) if x is not None]
@@ -318,16 +329,17 @@ class RidgeVAR(_Drawing):
     def fit_one(self, s):
         "Choose on the validation trials, then fit on all one-step pairs of the training trials."
         longest = max((b - a for a, b in s.trials[s.of('train')]), default=0)
-        most = min(longest - 1, self.context, _MOST_LAGS//s.n_neurons)
-        orders = [p for p in self.orders if p <= most] or [min(self.orders)]
+        most = min(longest - 1, self.context + self.past, _MOST_LAGS//s.n_neurons)
+        orders = [p for p in self.orders + (24, 32, 48, 64)*bool(self.past) if p <= most] or [min(self.orders)]
         if orders[0]*s.n_neurons > _MOST_LAGS: return _var_in_span(s, orders[0], self.ridges, self.context)
         grid = {(orders[0], self.ridges[0]): 0.}
-        if len(orders)*len(self.ridges) > 1: grid = _var_grid(s, orders, self.ridges, self.context)
-        return _var_fit(s, *min(grid, key=grid.get))
+        if len(orders)*len(self.ridges) > 1: grid = _var_grid(s, orders, self.ridges, self.context, self.past)
+        return _var_fit(s, *min(grid, key=grid.get), self.past)
 
     def forecast(self, context, horizon, session):
         "The mean rollout, and `samples` noisy ones; the same context always gets the same draws."
         fit = self.known(self.fits, session)
+        if self.past: context = _filled(context, max(context.shape[1], fit.order))
         mean = _var_rollout(fit.coef, context, horizon, None, fit.basis)
         if not self.samples: return Forecast(mean)
         rng = self.generator(context)
