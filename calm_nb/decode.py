@@ -29,8 +29,8 @@ from .data import Corpus, prepare
 from .forecast import CARD, NAMES, _card, model_color, paired, panel_letter
 from .nq import METHODS, NQ, tokenize
 from .simulation import TaskConfig, simulate_task, task_config
-from .training import (TrainConfig, fingerprint, fit, fit_together, load_pretrained, precision_context,
-                              save_pretrained)
+from .training import (TrainConfig, fingerprint, fit, fit_together, load_pretrained, load_weights,
+                              precision_context, save_pretrained)
 
 # %% ../nbs/05a_heads.ipynb #b96640e9
 VARIABLES = dict(simulation=('pitch', 'roll', 'yaw', 'forward'), tseng=('pitch', 'roll', 'yaw'), sun=('position',),
@@ -671,7 +671,7 @@ class CalMDecoder(_HeadDecoder):
             raise ValueError(f'{folder}: a head trained on another backbone: load that one, or train the head anew')
         config = HeadConfig(**about['config'])
         head = Head(config, about['dim'], about['window'], len(about['variables']), about['sessions'])
-        head.load_state_dict(state)
+        load_weights(head, state, folder)
         changes = dict(method=about.get('method', 'ours')) | changes
         return cls(features, about['variables'], config.kind, config.causal, config=config, head=head.eval(), **changes)
 
