@@ -219,7 +219,7 @@ def load_pretrained(folder, kind: str) -> tuple: # configuration as a dict, {nam
 
 def load_weights(model: nn.Module, state: dict, folder): # as made; {name: tensor} from load_pretrained; for messages
     "Put a trained model's tensors in their places; raises ValueError where names, shapes or types differ."
-    _restore(_tensors(model), state, folder)
+    _restore(model.state_dict(), state, folder)
 
 # %% ../nbs/00b_training.ipynb #3a4ec6b6
 def fingerprint(*parts) -> str: # modules, arrays, text, numbers -> 16 hexadecimal digits
