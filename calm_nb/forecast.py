@@ -161,8 +161,9 @@ def _check_reading(
     known: dict, who: str, way: str, instead: str, # memory_of the session; for messages: what, and both ways
 ):
     "Raise ValueError for traces that can only be of the other reading; warn of a doubt, another order, far values."
-    (away, _), (there, plausible) = _reading(z), _reading(other)
+    away, _ = _reading(z)
     if away <= _AWAY[0]: return
+    there, plausible = _reading(other)
     said = f'{who}: read {way}, the median neuron is {away:.1f} sd from its mean in training'
     if plausible and there < away/2:
         said = (f'{said}; read {instead}, {there:.1f}: pass z-scored traces with their Session, and traces as recorded '
