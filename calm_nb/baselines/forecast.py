@@ -262,7 +262,8 @@ _SPREADS = tuple(2**(np.arange(7)/2))
 def _spread_scores(forecaster, session, context=40, spreads=_SPREADS):
     "CRPS on the validation trials when the samples' distance from the mean is multiplied by each factor."
     total, trials = np.zeros(len(spreads)), 0
-    for _, known, future in _val_batches(session, context, getattr(forecaster, 'past', 0)):
+    groups = horizon_trials(session, 'val', context)[0]
+    for _, known, future in trial_batches(session, groups, context, past=getattr(forecaster, 'past', 0)):
         f = forecaster.forecast(known, future.shape[1], session)
         total += [crps(f.mean + k*(f.samples - f.mean), future).mean((1, 2)).sum() for k in spreads]
         trials += len(known)
