@@ -64,7 +64,7 @@ def content(path):
         return repr([{k: v for k, v in row.items() if k != 'pace'} for row in rows])
     if path.suffix == '.h5':
         import h5py
-        with h5py.File(path) as f: return f.attrs['digest'], f.attrs['checksum']
+        with h5py.File(path) as f: return bytes(f.attrs['digest']), bytes(f.attrs['checksum'])
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.suffix == '.tokens' else None
 
 def results(folder):

@@ -255,7 +255,7 @@ class _StoredTraces:
 
     def _opened(self):
         file = open_h5(self.path)
-        with reading(self.path): found = file.attrs.get('digest', 'none')
+        with reading(self.path): found = read_attr(file, '/', 'digest', self.path, 'none')
         if self.digest == found: return file
         file.close()
         raise ValueError(f'{self.path}: holds other traces (digest {found}) than when it was opened ({self.digest}): '
@@ -515,10 +515,12 @@ def fingerprint_of(path) -> str: # 'sha256:…'
 
 # %% ../nbs/01_data.ipynb #02348f67
 def _put(group, name, values):
+    # Text has a fixed length: damaged strings of any length, in HDF5's global heap, can keep it reading for ever.
     values = np.asarray(values)
-    text = values.dtype.kind in 'UO'
-    group.create_dataset(name, data=values.astype(str).astype(object) if text else values,
-                         dtype=h5py.string_dtype() if text else None)
+    if values.dtype.kind in 'UO':
+        values = np.char.encode(values.astype(str), 'utf-8')
+        values = values.astype(h5py.string_dtype(length=max(1, values.itemsize)))
+    group[name] = values
 
 def _get(data):
     if data.shape is None: raise ValueError(f'{data.name} is empty')
@@ -537,18 +539,18 @@ def save_session(session: Session, path) -> Path: # `path`
     header, (T, N) = {}, session.traces.shape
     _need_room(path, 4*T*N)
     with atomic_path(path) as draft, h5py.File(draft, 'w') as f:
-        f.attrs.update({'format': 'calm_nb session', 'schema': SCHEMA, 'checksum': session.checksum})
+        marks = dict(format='calm_nb session', checksum=session.checksum, digest=_digest(session.traces))
+        f.attrs.update({k: np.bytes_(v) for k, v in marks.items()} | dict(schema=SCHEMA))
         for name, value in vars(session).items():
             if name == 'traces':
                 data = f.create_dataset('traces', (T, N), np.float32, chunks=(min(128, T), N))
                 for a in range(0, T, 1024): data[a:a + 1024] = value[a:a + 1024]
-                f.attrs['digest'] = _digest(value)
             elif name in ('behaviour', 'neurons', 'trial_info'):
                 group = f.create_group(name)
                 for key, column in value.items(): _put(group, key, column)
             elif isinstance(value, np.ndarray): _put(f, name, value)
             else: header[name] = value
-        f['header'] = json.dumps(header, default=lambda v: v.tolist())
+        _put(f, 'header', json.dumps(header, default=lambda v: v.tolist()))
     return Path(path)
 
 def open_session(
@@ -557,7 +559,8 @@ def open_session(
 ) -> Session: # its traces stay in the file
     "Open a stored session; raises FileNotFoundError, OSError (truncated), ValueError (other kind, schema or session)."
     with open_h5(path) as f:
-        with reading(path): found, schema = f.attrs.get('format', 'no format mark'), int(f.attrs.get('schema', 0))
+        found, digest = (read_attr(f, '/', k, path, f'no {k} mark') for k in ('format', 'digest'))
+        with reading(path): schema = int(f.attrs.get('schema', 0))
         if found != 'calm_nb session': raise ValueError(f"{path}: {found}; expected 'calm_nb session' of save_session")
         if schema != SCHEMA:
             raise ValueError(f'{path}: schema version {schema}; this library reads version {SCHEMA}: delete the file')
@@ -566,8 +569,9 @@ def open_session(
             for name in set(f) - {'header', 'traces'}:
                 group = isinstance(f[name], h5py.Group)
                 fields[name] = {k: _get(d) for k, d in f[name].items()} if group else _get(f[name])
-            session = Session(traces=_StoredTraces(path, f.attrs['digest']), **fields)
+            session = Session(traces=_StoredTraces(path, digest), **fields)
             if not len(session.mean) == len(session.sd) == session.n_neurons: raise ValueError('mean and sd do not fit')
+            if session.traces.dtype != np.float32: raise ValueError(f'traces are {session.traces.dtype}, not float32')
             for name in ('trials', 'segments'): _intervals(name, fields[name], len(session.traces), path)
     if checksum in (None, session.checksum): return session
     raise ValueError(f'{path}: holds another session (checksum {session.checksum}) than expected ({checksum}): '
