@@ -571,7 +571,8 @@ def open_session(
                 fields[name] = {k: _get(d) for k, d in f[name].items()} if group else _get(f[name])
             session = Session(traces=_StoredTraces(path, digest), **fields)
             if not len(session.mean) == len(session.sd) == session.n_neurons: raise ValueError('mean and sd do not fit')
-            if session.traces.dtype != np.float32: raise ValueError(f'traces are {session.traces.dtype}, not float32')
+            types = {k: getattr(session, k).dtype for k in ('traces', 'mean', 'sd')}
+            if {*types.values()} != {np.dtype('f4')}: raise ValueError(f'expected float32, found {types}')
             for name in ('trials', 'segments'): _intervals(name, fields[name], len(session.traces), path)
     if checksum in (None, session.checksum): return session
     raise ValueError(f'{path}: holds another session (checksum {session.checksum}) than expected ({checksum}): '

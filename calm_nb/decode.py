@@ -128,7 +128,7 @@ def _predict_together(decoders, session, trials): # fitted, Session, indices -> 
     return out
 
 # %% ../nbs/05a_heads.ipynb #738ce2d8
-_MIN_FRAMES, _MIN_VARIANCE = 3, 1e-6 # of a trial that is scored
+_MIN_FRAMES, _MIN_VARIANCE = 3, .01 # of a trial that is scored, of one that has an R²
 
 def _trial_scores(truth, guess): # lists of (T_i, D), truth NaN where undefined -> R² (n, D), MSE (n, D)
     "Scores of every trial and variable, NaN where left out; raises ValueError for other shapes or NaN in a prediction."
@@ -137,8 +137,9 @@ def _trial_scores(truth, guess): # lists of (T_i, D), truth NaN where undefined 
         if np.shape(u) != y.shape: raise ValueError(f'trial {i}: a prediction of shape {np.shape(u)}, not {y.shape}')
         if not np.isfinite(u).all(): raise ValueError(f'trial {i}: the prediction holds NaN or infinite values')
         for d, ok in enumerate(np.isfinite(y).T):
-            if ok.sum() < _MIN_FRAMES or y[ok, d].var() < _MIN_VARIANCE: continue
-            scores[:, i, d] = r2(y[ok, d], u[ok, d]), mse(y[ok, d], u[ok, d])
+            if ok.sum() < _MIN_FRAMES: continue
+            scores[1, i, d] = mse(y[ok, d], u[ok, d])
+            if y[ok, d].var() >= _MIN_VARIANCE: scores[0, i, d] = r2(y[ok, d], u[ok, d])
     return scores
 
 def _concat_r2(truth, guess): # as _trial_scores -> (D,), NaN without two labelled frames
@@ -155,8 +156,8 @@ class DecodeEvaluation:
     variables: tuple
     trials: np.ndarray      # (n,) indices of the trials of the split
     r2_by_trial: np.ndarray # (n, D), NaN where a trial was left out
-    scores: dict            # r2, r2_concat, mse -> (D,)
-    left_out: np.ndarray    # (D,) trials without a score
+    scores: dict            # r2_concat, r2, mse -> (D,)
+    left_out: np.ndarray    # (D,) trials without an R² of their own
     card: dict = field(default_factory=dict) # forecast.CARD: what the decoder is, and what it learned from
 
 def evaluate_decoders(decoders, session, split='test') -> list: # fitted, Session, 'train', 'val' or 'test'
@@ -174,11 +175,11 @@ def _evaluation(decoder, session, trials, guess):
     "What a prediction of some trials is worth."
     truth = decode_targets(session, decoder.variables).of(session.trials[trials])
     by_trial, errors = _trial_scores(truth, guess)
-    scored = np.isfinite(by_trial)
-    def mean(x): return np.where(scored, x, 0).sum(0)/np.where(scored.any(0), scored.sum(0), np.nan)
-    scores = dict(r2=mean(by_trial), r2_concat=_concat_r2(truth, guess), mse=mean(errors))
+    def mean(x): return np.nansum(x, 0)/np.where(np.isfinite(x).any(0), np.isfinite(x).sum(0), np.nan)
+    scores = dict(r2_concat=_concat_r2(truth, guess), r2=mean(by_trial), mse=mean(errors))
     about = decoder.name, session.name, tuple(decoder.variables), trials
-    return DecodeEvaluation(*about, by_trial, scores, (~scored).sum(0), _card(decoder, session, _view(decoder)))
+    left_out = np.isnan(by_trial).sum(0)
+    return DecodeEvaluation(*about, by_trial, scores, left_out, _card(decoder, session, _view(decoder)))
 
 def _view(decoder):
     "How far ahead of a frame a decoder looks, in words: the `estimator` of its rows."
@@ -903,7 +904,7 @@ def _wide(table, rows, columns, values, **how):
     return wide.reindex(order).rename_axis(columns=None).fillna('–')
 
 def decode_results(
-    scores, metrics: tuple=('r2', 'r2_concat', 'mse'), digits: int=3, # from decode_table or its csv; columns; decimals
+    scores, metrics: tuple=('r2_concat', 'r2', 'mse'), digits: int=3, # from decode_table or its csv; columns; decimals
 ) -> pd.DataFrame: # split, variable, model, a column a metric, the paper's R²
     "Mean ± sd over sessions, and the paper's number where it has one for the same method."
     chosen, dataset = scores[scores.metric.isin(metrics)], scores.dataset.iloc[0].removesuffix('-single')
@@ -921,15 +922,15 @@ def _glu_head(scores) -> str: # of decode_table
     "The GLU head that a run is about: ours, or the paper's where it ran alone."
     return next((m for m in ('CalM-GLU', 'CalM-paper-GLU') if m in set(scores.model)), 'CalM-GLU')
 
-def _decode_paired(scores, reference='CalM-GLU', metric='r2'):
+def _decode_paired(scores, reference='CalM-GLU', metric='r2_concat'):
     "The reference against every other model by variable, paired by session (Wilcoxon); ceilings take no part."
     part = scores[~scores.model.isin(CEILINGS)]
     tables = {v: paired(p, reference, metric) for v, p in part.groupby('variable', sort=False)}
     return pd.concat(tables, names=['variable']).reset_index(level=0).reset_index(drop=True)
 
 # %% ../nbs/05a_heads.ipynb #d78fdb72
-def decode_summary(scores, metric: str='r2', digits: int=3) -> pd.DataFrame: # of decode_table; decimals
-    "Mean ± sd over sessions: split, model, a column a variable, and the paper's R² where it has any."
+def decode_summary(scores, metric: str='r2_concat', digits: int=3) -> pd.DataFrame: # of decode_table; decimals
+    "Mean ± sd over sessions: split, model, a column a variable; with metric `r2`, the paper's beside it."
     table, rows = decode_results(scores, (metric,), digits), ['split', 'model']
     means, told = (_wide(table, rows, 'variable', values, aggfunc='first') for values in (metric, 'r2, paper'))
     for v in list(means) if metric == 'r2' else ():
@@ -938,7 +939,7 @@ def decode_summary(scores, metric: str='r2', digits: int=3) -> pd.DataFrame: # o
 
 def decode_tests(
     scores, reference: str='CalM-GLU', # of decode_table
-    models: tuple=None, metric: str='r2', # rivals; None: all
+    models: tuple=None, metric: str='r2_concat', # rivals; None: all
 ) -> pd.DataFrame: # model, a column a variable: 'difference, in favour, p'
     "The reference against every other model over all sessions, held in and out, as text (Wilcoxon)."
     part = scores if models is None else scores[scores.model.isin([reference, *models])]
@@ -950,7 +951,7 @@ def decode_tests(
 # %% ../nbs/05a_heads.ipynb #cac44335
 def ceiling_share(
     scores, by: tuple=('split', 'variable'), # of decode_table; columns: one row for each of their values
-    metric: str='r2', ceiling: str='Ceiling', # one of CEILINGS
+    metric: str='r2_concat', ceiling: str='Ceiling', # one of CEILINGS
 ) -> pd.DataFrame: # `by`, a column a model
     "Mean R² of each model as a share of the ceiling's; raises ValueError where no ceiling is known."
     wide = scores[scores.metric == metric].pivot_table(index=list(by), columns='model', values='value', sort=False)
@@ -1006,7 +1007,7 @@ def _goes_on(ax, x, y, low, color='#333333'): # positions, values, where the axi
     x, y = np.broadcast_arrays(x, y)
     ax.scatter(x[y < low], np.full((y < low).sum(), low), s=14, marker='v', color=color, clip_on=False, zorder=4)
 
-def _draw_bars(ax, scores, split, metric='r2'):
+def _draw_bars(ax, scores, split, metric='r2_concat'):
     "A group a variable, a bar a model with its sessions as points; variants are hatched, a ceiling is a line."
     chosen = scores[(scores.metric == metric) & (scores.split == split)]
     variables, models = list(chosen.variable.unique()), [m for m in chosen.model.unique() if m not in CEILINGS]
@@ -1031,7 +1032,7 @@ def _draw_bars(ax, scores, split, metric='r2'):
            ylabel=f'R² ({split}, n = {chosen.session.nunique()})', ylim=(low, min(1.02, chosen.value.max() + .1)))
     ax.tick_params(axis='x', length=0, pad=11 if low == -.3 else 3)
 
-def _draw_pairs(ax, scores, rival='POYO+', metric='r2'):
+def _draw_pairs(ax, scores, rival='POYO+', metric='r2_concat'):
     "A line a session from a rival's score to the GLU head's, a group a variable; held-out sessions are open circles."
     both = [rival, mine := _glu_head(scores)]
     chosen = scores[(scores.metric == metric) & scores.model.isin(both)]

@@ -21,7 +21,7 @@ _RUNS = dict( # task: data -> folder, split
             'worms': ('atanas-small', 'held-in'),
             'held-out worms': ('atanas-small', 'held-out')})
 _MODELS = dict(forecast=('CalM', 'VAR', 'Oracle'), decode=('CalM-GLU', 'GLM-window', 'Ceiling, own labels'))
-_METRICS = dict(forecast=dict(corr='correlation', crps='CRPS (less is better)'), decode=dict(r2='R²'))
+_METRICS = dict(forecast=dict(corr='correlation', crps='CRPS (less is better)'), decode=dict(r2_concat='R²'))
 
 def _by_session(path, split: str, metric: str): # a csv of scores -> DataFrame, a row a session, a column a model
     "Means over what is decoded, CRPS of distributions; ValueError where nothing is of this split and metric."

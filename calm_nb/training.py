@@ -133,12 +133,13 @@ def _seed_step(device, *numbers):
 # %% ../nbs/00b_training.ipynb #8533df68
 _FORMAT_VERSION = 1 # of every file this chapter writes
 
-def _digest(tensors):
-    "SHA-256 of names, types, shapes and values."
+def _digest(tensors, header=None):
+    "SHA-256 of names, types, shapes and values, and of a header."
     digest = hashlib.sha256()
     for k, v in sorted(tensors.items()):
         digest.update(f'{k} {tuple(v.shape)} {v.dtype}'.encode())
         digest.update(v.reshape(-1).view(torch.uint8).numpy() if v.numel() else b'')
+    if header is not None: digest.update(json.dumps(header, sort_keys=True).encode())
     return digest.hexdigest()
 
 def _save_tensors(path, tensors: dict, kind: str, **header): # by name; what the file holds; anything JSON can hold
@@ -146,7 +147,8 @@ def _save_tensors(path, tensors: dict, kind: str, **header): # by name; what the
     from safetensors.torch import save_file
     # A clone owns its memory: safetensors refuses views of shared memory.
     tensors = {k: v.detach().cpu().clone(memory_format=torch.contiguous_format) for k, v in tensors.items()}
-    header = json.dumps(dict(header, format_version=_FORMAT_VERSION, kind=kind, digest=_digest(tensors)))
+    header = json.loads(json.dumps(dict(header, format_version=_FORMAT_VERSION, kind=kind)))
+    header = json.dumps(dict(header, digest=_digest(tensors, header)))
     with atomic_path(path) as draft:
         draft.touch()
         mode = draft.stat().st_mode # save_file leaves files that only their owner can read
@@ -175,8 +177,9 @@ def load_tensors(path, kind: str) -> tuple: # the kind expected; {name: tensor o
     except SafetensorError as error:
         raise ValueError(f'{path}: not a whole safetensors file ({error}): it was cut short or damaged; '
                          'delete it and train again, or copy it again') from error
-    if header.get('digest') not in (None, _digest(tensors)): # None: written before there was one
-        raise ValueError(f'{path}: its tensors are not those that were written: damaged or edited; '
+    stated = header.pop('digest', None) # older files have none, or one of the tensors alone
+    if stated not in (None, _digest(tensors), _digest(tensors, header)):
+        raise ValueError(f'{path}: its tensors or its header are not those that were written: damaged or edited; '
                          'delete it and train again, or copy it again')
     return tensors, header
 
