@@ -2,11 +2,12 @@
 
 # %% auto #0
 __all__ = ['MIN_HORIZON', 'LEVELS', 'KNOWING', 'METRICS', 'CARD', 'NAMES', 'horizon_trials', 'past_frames', 'trial_batches',
-           'Forecast', 'Forecaster', 'distinct', 'memory_of', 'check_known', 'trial_corr', 'crps', 'rank_histogram',
-           'coverage', 'pad_steps', 'find_trials', 'Oracle', 'Observer', 'Metric', 'metric_of', 'Evaluation', 'ask',
-           'evaluate', 'score_table', 'curve_table', 'summary', 'retraining', 'results', 'stars', 'paired_test',
-           'paired', 'forecast_example', 'model_color', 'draw_traces', 'label_traces', 'draw_bars', 'draw_steps',
-           'figure_forecast', 'figure_forecast_quality', 'panel_letter', 'CalM', 'only', 'folded', 'calm_for']
+           'Forecast', 'Forecaster', 'within', 'distinct', 'memory_of', 'check_known', 'trial_corr', 'crps',
+           'rank_histogram', 'coverage', 'pad_steps', 'find_trials', 'Oracle', 'Observer', 'Metric', 'metric_of',
+           'Evaluation', 'ask', 'evaluate', 'score_table', 'curve_table', 'summary', 'retraining', 'results', 'stars',
+           'paired_test', 'paired', 'forecast_example', 'model_color', 'draw_traces', 'label_traces', 'draw_bars',
+           'draw_steps', 'figure_forecast', 'figure_forecast_quality', 'panel_letter', 'CalM', 'only', 'folded',
+           'calm_for']
 
 # %% ../nbs/04c_forecast.ipynb #e28691ae
 import time, warnings
@@ -81,6 +82,9 @@ class Forecast:
     def until(self, frames: int): # the first so many -> Forecast
         return Forecast(self.mean[:, :frames], None if self.samples is None else self.samples[:, :, :frames])
 
+    def raised(self, by: np.ndarray): # (B, 1, N) -> Forecast
+        return Forecast(self.mean + by, None if self.samples is None else self.samples + by)
+
     @classmethod
     def from_samples(cls, samples: np.ndarray): # (S, B, H, N)
         "The forecast whose mean is the mean of the samples."
@@ -98,6 +102,12 @@ class Forecaster(Protocol):
         "Learn from the training trials of the sessions; validation trials choose settings."
     def forecast(self, context, horizon, session): # (B, C, N) z-scored, H frames, Session -> Forecast
         "Forecast H frames after the context."
+
+def within(context, reach: float): # (B, C, N) z-scored; s.d., 0: any -> such a context, what was taken off (B, 1, N)
+    "Contexts whose mean over time is at most `reach` from the mean of the training frames, neuron by neuron."
+    mean = context.mean(1, keepdims=True)
+    beyond = mean - mean.clip(-reach, reach) if reach else np.zeros_like(mean)
+    return context - beyond, beyond
 
 # %% ../nbs/04c_forecast.ipynb #ff627bc0
 def distinct(sessions) -> list: # iterable of Session
@@ -640,6 +650,7 @@ class CalM:
     fit_seconds: float = 0.  # of training
     method: str = 'ours'     # or 'paper': its model, losses and greedy rollout
     names: float = 0.        # above 0 neurons of one name share embeddings: of DATConfig, .5 is good
+    reach: float = 0.        # s.d. from the training mean; a context beyond is read as if there (`within`); 0: as it is
 
     def __post_init__(self):
         for what, model in (('nq', self.nq), ('dat', self.dat)):
@@ -719,7 +730,9 @@ class CalM:
         "Continue traces; raises ValueError for NaN, wrong neurons or too few frames, KeyError for an unknown session."
         own = not hasattr(session, 'trials')
         name, z = self.as_trained(context, session, frames) if own else self.as_scaled(context, session)
+        z, beyond = within(z, self.reach)
         both = forecast_traces(self.dat, self.nq, z, horizon, name, self.samples, self.temperature, self.seed)
+        both = [y + beyond for y in both]
         if own: both = [y*self.scalers[name]['sd'] + self.scalers[name]['mean'] for y in both]
         return Forecast(*both) if self.samples else Forecast(both[0])
 
@@ -758,7 +771,8 @@ class CalM:
         save_dat(self.dat, folder/'dat')
         arrays = {f'{n}/{k}': torch.as_tensor(v[k]).contiguous() for n, v in self.scalers.items() for k in both}
         rest = {n: {k: v[k] for k in v if k not in both} for n, v in self.scalers.items()}
-        about = dict(sessions=rest, samples=self.samples, scale=resolve_scale(self.scale), method=self.method)
+        how = {k: getattr(self, k) for k in ('samples', 'method', 'reach')}
+        about = dict(sessions=rest, scale=resolve_scale(self.scale), **how)
         save_pretrained(folder/'scalers', arrays, about, kind='calm')
         return folder
 

@@ -4,11 +4,12 @@
 __all__ = ['NETS', 'BASELINES', 'SEARCH', 'Baseline', 'fit_on', 'fit_again', 'Copy', 'TrialMean', 'ridge_solve', 'moments',
            'UnivariateLinear', 'lagged', 'RidgeVAR', 'Recipe', 'recipe', 'SessionBatches', 'device_of',
            'TrainedBaseline', 'Network', 'CausalConv', 'TCN', 'PatchTST', 'ITransformer', 'Perceiver', 'POCO',
-           'candidates', 'tune', 'made', 'baseline', 'milliseconds', 'price', 'cost']
+           'candidates', 'tune', 'at_reach', 'made', 'baseline', 'milliseconds', 'price', 'cost']
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #7b4ddc7f
-import itertools, math, time, warnings, zlib
+import copy, itertools, math, time, warnings, zlib
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import wraps
 from pathlib import Path
 
 import numpy as np
@@ -21,21 +22,33 @@ from torch.nn import functional as F
 from ..core import *
 from ..dat import Tables, adapt_training, dat_groups, table_key, table_name
 from ..forecast import (MIN_HORIZON, Forecast, check_known, crps, distinct, evaluate, horizon_trials, memory_of,
-                              pad_steps, past_frames, trial_batches, trial_corr)
+                              pad_steps, past_frames, trial_batches, trial_corr, within)
 from ..nq import check_traces
 from ..training import TrainConfig, fingerprint, fit as run_training, only_training, precision_context
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #b93a1f6c
+def _within_reach(forecast):
+    @wraps(forecast)
+    def moved(self, context, horizon, session):
+        near, beyond = within(context, self.reach)
+        return forecast(self, near, horizon, session).raised(beyond)
+    return moved
+
 class Baseline:
     "What baselines share: `fit` is timed, learned numbers are counted, settings can be varied."
     scope = 'session' # whom a model serves: 'session', 'all' or 'tables'
     fit_seconds = 0.  # of training, over all calls of `fit`
     limit = None      # frames it can forecast at most; None: any number
     search = ()       # what `tune` tried, one dict a candidate
+    reach = 0.        # s.d. from the training mean; a context beyond is read as if there; 0: as it is
     n_parameters = property(lambda self: sum(int(np.prod(a.shape)) for a in self.learned()),
                             doc='Learned numbers, over all sessions.')
     def learn(self, sessions): "Fit on a list of Sessions; may return the seconds it took."
     def learned(self): return ()
+
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__(**options)
+        if 'forecast' in vars(cls): cls.forecast = _within_reach(cls.forecast)
 
     def fit(self, sessions): # iterable of Session -> self
         "Learn from the training trials, choose on the validation trials; raises ValueError for a name given twice."
@@ -925,9 +938,19 @@ def tune(
     best.search = tried
     return best
 
+def at_reach(forecaster, sessions, reaches: tuple=(0., 2., 1., .5)): # fitted; Sessions it can forecast; s.d.
+    "The forecaster with the `reach` of its best validation forecasts; what it learned is shared."
+    def reaching(r):
+        other = copy.copy(forecaster)
+        other.reach = r
+        return other
+    best = tune([(dict(reach=r), reaching(r)) for r in reaches], sessions, fit=lambda *_: None)
+    best.search = [*getattr(forecaster, 'search', ()), *best.search]
+    return best
+
 def _validation_scores(forecaster, sessions):
     "Mean corr and MSE over the sessions that have validation trials long enough."
-    context, limit = getattr(forecaster, 'context', 40), forecaster.limit
+    context, limit = getattr(forecaster, 'context', 40), getattr(forecaster, 'limit', None)
     able = [s for s in sessions if horizon_trials(s, 'val', context, limit)[0]]
     rows = [evaluate(forecaster, s, 'val', context, limit).scores for s in able]
     if not rows: raise ValueError(f'{forecaster.name}: no validation trial is longer than '
