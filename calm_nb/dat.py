@@ -486,6 +486,7 @@ class _SessionTokens:
         key = fingerprint(self.key or fingerprint(self.nq), session_key(self.session), self.spans)
         path = Path(folder)/f'{key}.tokens'
         if path.is_file() and path.stat().st_size == size: return np.memmap(path, np.uint8, 'r+')
+        sweep(folder)
         try: # a map over a hole in a full disk kills
             with atomic_path(path) as draft, open(draft, 'wb') as f: os.posix_fallocate(f.fileno(), 0, size)
         except OSError as error:

@@ -457,7 +457,7 @@ def results(
     metrics: tuple=None, # on the frames all models have; None: METRICS
 ): # DataFrame: split, model, a column a metric, the paper's correlation
     "The table of a run: mean ± sd over sessions, and the number published for the same method."
-    tail, dataset = _common_metric(scores).removeprefix('corr'), scores.dataset.iloc[0]
+    tail, dataset = _common_metric(scores).removeprefix('corr'), scores.dataset.iloc[0].removesuffix('-n200')
     table = summary(scores, tuple(f'{m}{tail}' for m in metrics or METRICS))
     if (crps := f'crps{tail}') in table:
         table.loc[~table.model.isin(_spread(scores)), crps] += ' (point)'
@@ -559,9 +559,10 @@ def draw_bars(ax, scores, metric: str='corr'): # matplotlib Axes; DataFrame, fro
     for label in ax.get_xticklabels(): label.set(rotation=35, ha='right', rotation_mode='anchor')
 
 def _draw_lines(ax, curves, **style):
-    "A line a model, mean over sessions, the oracle's dashed."
+    "A line a model, mean over sessions, the ceilings' dashed, the paper's dotted."
     lines = curves.pivot_table(index='x', columns='model', values='value')[list(curves.model.unique())]
-    lines.plot(ax=ax, legend=False, color=[model_color(m) for m in lines], style=dict.fromkeys(KNOWING, '--'), **style)
+    dashes = dict.fromkeys(KNOWING, '--') | {m: '-.' if m.endswith('-mean') else ':' for m in lines if 'paper' in m}
+    lines.plot(ax=ax, legend=False, color=[model_color(m) for m in lines], style=dashes, **style)
 
 def draw_steps(ax, curves, curve: str='corr'): # matplotlib Axes; DataFrame, from curve_table; 'corr' or 'crps'
     "A score by time after the context, averaged over sessions; CRPS of models that forecast a distribution."
