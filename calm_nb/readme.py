@@ -12,7 +12,7 @@ from .forecast import KNOWING, _spread, draw_bars, draw_traces, label_traces
 
 # %% ../nbs/09b_readme.ipynb #e4654d07
 _RUNS = dict( # task: data -> folder, split
-    forecast={'simulated networks': ('simulation-small', 'single'),
+    forecast={'simulated networks': ('simulation-n200-small', 'single'),
               'harder networks': ('simulation-hard-small', 'single'),
               'worms': ('atanas-small', 'held-in'),
               'held-out worms': ('atanas-small', 'held-out')},
@@ -66,6 +66,7 @@ def _picture(folder): # of a committed run of chapter 05 -> matplotlib Figure
     fig, (bars, traces) = plt.subplots(1, 2, figsize=(7.2, 2.5), width_ratios=(1, 1.1))
     example = read_json(Path(folder)/'forecast_examples.json')[0]
     draw_bars(bars, pd.read_csv(Path(folder)/'forecast_sessions.csv'))
+    bars.tick_params(axis='x', rotation=55)
     draw_traces(traces, example)
     label_traces(traces, example)
     return fig
@@ -97,7 +98,7 @@ def main(argv: list=None, top=None): # arguments, None: of the command line; the
     if check and after != before: print('README.md is not what the tables say: make readme, and commit it')
     if check: return int(after != before)
     with atomic_path(top/'README.md') as draft: draft.write_text(after, encoding='utf-8')
-    save_figure(_picture(top/'figures'/'simulation-small'), top/'figures'/'readme').unlink() # the png
+    save_figure(_picture(top/'figures'/'simulation-n200-small'), top/'figures'/'readme').unlink() # the png
     return 0
 
 if __name__ == '__main__' and '__file__' in globals(): sys.exit(main()) # a notebook is __main__, too, and has no file
