@@ -1,10 +1,11 @@
 """Change one thing in the library, and see whether a test notices: python .ci/mutate.py --each 8 --out mutants.csv
 
 Each mutant is one change of one expression in an exported cell: an operator, a comparison, a number, a condition, a sum
-for a mean, an argument left out; functions that draw are left alone. The chapter's own tests run on it, in a copy of
-the project; a mutant that passes them is tried on the chapters that import the module, nearest first, as many as
---next. Caught: a test fails, or nothing ends within --limit times the usual seconds. What survives is printed, to be
-judged: a test is missing, or the change means nothing.
+for a mean, an argument left out. Functions that draw are left alone, and tables of settings (constants of a module),
+which a test could only repeat. The chapter's own tests run on it, in a copy of the project; a mutant that passes them
+is tried on the chapters that import the module, nearest first, as many as --next. Caught: a test fails, or nothing ends
+within --limit times the usual seconds. What survives is printed, to be judged: a test is missing, or the change means
+nothing, which the column `note` of the csv says; --again tries those without a note once more.
 """
 import argparse, ast, collections, csv, json, os, random, re, shutil, subprocess, sys, tempfile, time
 from pathlib import Path
@@ -29,6 +30,8 @@ def places(source):
     set_ups += [n for n in ast.walk(tree) if isinstance(n, (ast.Raise, ast.JoinedStr, ast.AnnAssign))]
     looks = re.compile('_?(draw|figure|label_traces|use_style|picture)') # judged by eye
     set_ups += [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and looks.match(n.name)]
+    constants = [n for n in tree.body if isinstance(n, ast.Assign)]
+    set_ups += [n for n in constants if text(*span(n.targets[0])).strip('_')[:1].isupper()]
     quiet = {id(m) for n in set_ups for m in ast.walk(n)} # words of messages, and defaults: choices, not claims
     for n in ast.walk(tree):
         if id(n) in quiet: continue
@@ -59,20 +62,20 @@ def places(source):
                     if before: yield a - len(before[0].encode()), b, ''
 
 def mutants(notebook):
-    "All changes of a chapter's exported cells: (cell, start, end, new text)."
+    "All changes of a chapter's exported cells: (id of the cell, start, end, new text)."
     cells = json.loads(notebook.read_text(encoding='utf-8'))['cells']
-    for i, cell in enumerate(cells):
+    for cell in cells:
         source = ''.join(cell['source'])
         if cell['cell_type'] != 'code' or not re.match(r'#\| *export', source): continue
         if 'import ' in source.split('\n')[1]: continue
-        for a, b, new in places(source): yield i, a, b, new
+        for a, b, new in places(source): yield cell['id'], a, b, new
 
 def changed(notebook, i, a, b, new):
     "The chapter with a change, and the changed line before and after."
     nb = json.loads(notebook.read_text(encoding='utf-8'))
-    raw = ''.join(nb['cells'][i]['source']).encode()
-    mutant = (raw[:a] + new.encode() + raw[b:]).decode()
-    nb['cells'][i]['source'] = mutant
+    cell = next(c for c in nb['cells'] if c['id'] == i)
+    raw = ''.join(cell['source']).encode()
+    cell['source'] = mutant = (raw[:a] + new.encode() + raw[b:]).decode()
     row = raw[:a].count(b'\n')
     return nb, raw.decode().splitlines()[row].strip(), mutant.splitlines()[row].strip()
 
@@ -99,9 +102,13 @@ def main(argv=None):
     parser.add_argument('--limit', type=float, default=4., help='times the usual seconds of a chapter')
     parser.add_argument('--only', default='', help='chapters, by the beginning of their names, separated by commas')
     parser.add_argument('--out', help='csv of all mutants; what it holds already is not tried again')
+    parser.add_argument('--again', action='store_true', help='only what survived, and has no note, once more')
     args = parser.parse_args(argv)
     rows = list(csv.DictReader(open(args.out, encoding='utf-8'))) if args.out and Path(args.out).exists() else []
-    known = {(r['chapter'], r['cell'], r['start'], r['after']) for r in rows}
+    def key(r): return r['chapter'], r['cell'], str(r['start']), r['after']
+    left = {key(r): r for r in rows if args.again and not r['caught'] and not r['note']} # to be tried again
+    rows = [r for r in rows if key(r) not in left]
+    known = {key(r) for r in rows}
     with tempfile.TemporaryDirectory() as folder:
         project = Path(folder)/'project'
         shutil.copytree(HERE, project, symlinks=True, ignore=shutil.ignore_patterns('.venv', 'runs', '.git'))
@@ -110,6 +117,9 @@ def main(argv=None):
             module = re.search(r'#\| *default_exp ([\w.]+)', notebook.read_text(encoding='utf-8'))
             everything = list(mutants(notebook)) if module else []
             some = random.Random(f'{args.seed} {notebook.name}').sample(everything, min(args.each, len(everything)))
+            if args.again:
+                whole = [(m, changed(notebook, *m)[2]) for m in everything]
+                some = [m for m, after in whole if (notebook.name, m[0], str(m[1]), after) in left]
             if not some: continue
             module, copy = module[1], project/'nbs'/notebook.name
             exported = project/'calm_nb'/f'{module.replace(".", "/")}.py'
@@ -118,7 +128,7 @@ def main(argv=None):
             usual = time.perf_counter() - start
             for i, a, b, new in some:
                 nb, before, after = changed(notebook, i, a, b, new)
-                if (notebook.name, str(i), str(a), after) in known: continue
+                if (notebook.name, i, str(a), after) in known: continue
                 copy.write_text(json.dumps(nb), encoding='utf-8')
                 caught = '' if passes(project, notebook.name, args.limit*usual + 20) else notebook.name
                 export = [str(HERE/'.venv/bin/nbdev_export')]
@@ -126,18 +136,22 @@ def main(argv=None):
                 for other in [n for n in users(project, module) if n > notebook.name][:0 if caught else args.next]:
                     if not caught and not passes(project, other, 900): caught = other
                 rows.append(dict(chapter=notebook.name, module=module, cell=i, start=a, before=before, after=after,
-                                 caught=caught))
+                                 caught=caught, note=''))
+                left.pop(key(rows[-1]), None)
                 print(f'{"caught  " if caught else "SURVIVED"} {module}: {before}  ->  {after}', flush=True)
                 shutil.copy(notebook, copy)
                 shutil.copy(HERE/'calm_nb'/exported.relative_to(project/'calm_nb'), exported)
                 if args.out:
-                    with open(args.out, 'w', newline='', encoding='utf-8') as f:
+                    with open(f'{args.out}.part', 'w', newline='', encoding='utf-8') as f:
                         writer = csv.DictWriter(f, rows[0].keys())
                         writer.writeheader()
-                        writer.writerows(rows)
+                        writer.writerows([*rows, *left.values()])
+                    os.replace(f'{args.out}.part', args.out)
     by = collections.defaultdict(list)
-    for r in rows: by[r['module']].append(bool(r['caught']))
+    for r in (rows := [*rows, *left.values()]):
+        if not r['note']: by[r['module']].append(bool(r['caught']))
     for module, found in sorted(by.items()): print(f'{module:24} {sum(found)} of {len(found)}')
-    print(f'{sum(map(sum, by.values()))} of {len(rows)} caught')
+    tried = sum(map(len, by.values()))
+    print(f'{sum(map(sum, by.values()))} of {tried} caught; {len(rows) - tried} more change nothing')
 
 if __name__ == '__main__': main()
