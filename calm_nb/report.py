@@ -125,8 +125,8 @@ def _explorer(found):
     shown = {name: models.ColumnDataSource(dict(x=whole if name == 'truth' else after, y=y[0, :, 0]))
              for name, y in dict(truth=truth, **lines).items() if name not in ('low', 'high')}
     shown['band'] = models.ColumnDataSource(dict(x=after, low=lines['low'][0, :, 0], high=lines['high'][0, :, 0]))
-    p = plotting.figure(width=760, height=280, x_axis_label='seconds in the window', y_axis_label='trace (z-score)',
-                        tools='pan,wheel_zoom,reset', toolbar_location='right')
+    p = plotting.figure(sizing_mode='stretch_width', height=320, x_axis_label='seconds in the window',
+                        y_axis_label='trace (z-score)', tools='pan,wheel_zoom,reset')
     p.varea('x', 'low', 'high', source=shown['band'], alpha=.2, color=COLORS['CalM'], legend_label='CalM, 80 % band')
     for name, source in shown.items():
         if name == 'band': continue
@@ -135,7 +135,8 @@ def _explorer(found):
                else 'dashed', legend_label=dict(median='CalM, median', truth='recorded (smoothed)').get(name, name))
     p.add_layout(models.Span(location=(c - .5)/rate, dimension='height', line_dash='dotted'))
     p.legend.click_policy, p.legend.label_text_font_size = 'hide', '8pt'
-    p.add_layout(p.legend[0], 'right')
+    p.add_layout(p.legend[0], 'below')
+    p.legend.orientation = 'horizontal'
     def choice(title, names): # a menu of what is shown, by its place
         return models.Select(title=title, options=[(str(i), f'{title} {n}') for i, n in enumerate(names)], value='0')
     window, neuron = choice('trial', trials), choice('neuron', neurons)
@@ -144,7 +145,7 @@ def _explorer(found):
             const key = n => all[`${n}/${window.value}/${neuron.value}`], x = shown[name].data.x
             shown[name].data = name == 'band' ? {x, low: key('low'), high: key('high')} : {x, y: key(name)} }''')
     for control in (window, neuron): control.js_on_change('value', ask)
-    return layouts.column(layouts.row(window, neuron), p)
+    return layouts.column(layouts.row(window, neuron), p, sizing_mode='stretch_width')
 
 def _by_neuron(found):
     "Skill of every neuron over the best control, at so many seconds ahead: bokeh layout."
@@ -155,14 +156,15 @@ def _by_neuron(found):
     rows = [x[order].clip(-1).astype(np.float32) for x in skill]
     start = min(len(rows), max(1, round(k.rate/2)))
     source = models.ColumnDataSource(dict(x=np.arange(len(order)), y=rows[start - 1], neuron=order))
-    p = plotting.figure(width=760, height=240, x_axis_label='neurons, the best first', y_range=(-1, 1), tools='hover',
-                        y_axis_label=f'skill of {k.chosen}', tooltips=[('neuron', '@neuron'), ('skill', '@y{0.00}')])
+    p = plotting.figure(sizing_mode='stretch_width', height=240, x_axis_label='neurons, the best first', tools='hover',
+                        y_axis_label=f'skill of {k.chosen}', y_range=(-1, 1),
+                        tooltips=[('neuron', '@neuron'), ('skill', '@y{0.00}')])
     p.scatter('x', 'y', source=source, size=4, color=COLORS.get(k.chosen, '#555555'))
     p.add_layout(models.Span(location=0, dimension='width', line_color='#888888'))
     ahead = models.Slider(start=1, end=len(rows), value=start, step=1, title=f'frames ahead (of {1/k.rate:.3g} s)')
     ahead.js_on_change('value', models.CustomJS(args=dict(source=source, rows=rows), code='''
         source.data = {...source.data, y: rows[cb_obj.value - 1]}'''))
-    return layouts.column(ahead, p)
+    return layouts.column(ahead, p, sizing_mode='stretch_width')
 
 def _tokens_of(found):
     "Tokens of a test window, neurons by time, beside the traces they stand for: matplotlib Figure."

@@ -122,9 +122,8 @@ def verdict(skill: Skill) -> str:
     if not stop:
         return (f'{who}: no signal found; over {skill.windows} test windows {model}, the best of the models on the '
                 f'validation windows, forecasts no span of frames better than the controls.')
-    since = f'from {start:.1f} ' if start else ''
-    return (f'{who}: signal, {since}to {stop:.1f} s ahead; {n} of {total} neurons are forecast better than by every '
-            f'control ({model}, {skill.windows} test windows).')
+    since, each = f'from {start:.1f} ' if start else '', f'; {n} of {total} neurons each beyond chance' if n else ''
+    return f'{who}: signal, {since}to {stop:.1f} s ahead{each} ({model}, {skill.windows} test windows).'
 
 def skill_table(skills: list) -> pd.DataFrame: # of Skill -> a row a session, model, control and frame ahead
     "Median over neurons of the skill over each control, and whether the span of that frame is beyond all of them."
