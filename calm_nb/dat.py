@@ -409,7 +409,7 @@ def rollout(
     return _rolled(dat, z, steps, session, samples, temperature, seed, stratify, memory)[0]
 
 @torch.no_grad()
-def _rolled(dat, z, steps, session, samples, temperature, seed, stratify, memory, windows=None):
+def _rolled(dat, z, steps, session, samples, temperature, seed, stratify, memory, windows=None, known=None):
     "Tokens, and with mean windows (K, L) of the codes expected minus drawn ones (B, N, steps, L), mean over samples."
     dat.eval()
     z, copies, (B, N, _) = z.to(dat.device), max(samples, 1), z.shape
@@ -417,7 +417,7 @@ def _rolled(dat, z, steps, session, samples, temperature, seed, stratify, memory
     some = _rows_that_fit(dat, z.shape[-1], steps, memory)//N # contexts × samples
     b = min(B, max(1, some))
     def part(i): return z[i:i+b], steps, session, None if u is None else u[:, :, i:i+b]
-    size = copies, max(1, some//b), temperature, windows
+    size = copies, max(1, some//b), temperature, windows, known
     with precision_context(dat.precision, dat.device):
         tokens, missed = zip(*(_continue(dat, *part(i), *size) for i in range(0, B, b)))
     return torch.cat(tokens, 1), None if windows is None else torch.cat(missed)
@@ -436,12 +436,19 @@ def _uniforms(steps, copies, shape, seed, stratify, device):
     one = lambda: _stratified(strata, rest, generator, device).view(copies, *shape)
     return torch.stack([one() for _ in range(steps)])
 
-def _continue(dat, z, steps, session, u, copies, at_once, temperature, windows=None):
-    "Read contexts (b, N, T) once and continue each in all copies, `at_once` of them together."
-    prepared = dat.prepare(dat.identity(session), kept=True)
-    read = [KVCache(z.shape[-1]) for _ in dat.blocks]
-    def scores(z, caches): return dat.logits(dat.features(z, session, None, caches, prepared, last=True)[:, :, -1])
-    first, out, missed = scores(z, read), [], 0.
+def _scores(dat, z, session, caches, prepared):
+    "Of the token after z (b, N, T), (b, N, K); the caches then hold z, too."
+    return dat.logits(dat.features(z, session, None, caches, prepared, last=True)[:, :, -1])
+
+def _read(dat, z, session):
+    "Caches of contexts (b, N, T), scores of the next token, and what the neural axes made of the neurons."
+    prepared, caches = dat.prepare(dat.identity(session), kept=True), [KVCache(z.shape[-1]) for _ in dat.blocks]
+    return caches, _scores(dat, z, session, caches, prepared), prepared
+
+def _continue(dat, z, steps, session, u, copies, at_once, temperature, windows=None, known=None):
+    "Read contexts (b, N, T) once, unless they are `known`, and continue each in all copies, `at_once` together."
+    read, first, prepared = known or _read(dat, z, session)
+    out, missed = [], 0.
     if first.device.type != 'meta' and not first.isfinite().all():
         raise FloatingPointError('scores of the next token are NaN or infinite: so are some of its weights; load the '
                                  'transformer again, or train it anew')
@@ -451,7 +458,7 @@ def _continue(dat, z, steps, session, u, copies, at_once, temperature, windows=N
         for t in range(steps):
             new.append(_draw(last, 0) if u is None else _draw(last, temperature, u[t, i:i+n].flatten(0, 1)))
             if windows is not None: beside.append(_missed(last, temperature, windows, new[-1], n))
-            if len(new) < steps: last = scores(new[-1][..., None], caches)
+            if len(new) < steps: last = _scores(dat, new[-1][..., None], session, caches, prepared)
         out.append(torch.stack(new, -1).to(torch.uint8).unflatten(0, (n, -1)))
         if beside: missed = missed + torch.stack(beside, 2)/copies
     return torch.cat(out), missed
@@ -558,6 +565,24 @@ def of_like_length(
     return [np.arange(len(lengths))] if len(groups) == 1 else [np.array(g) for g in groups]
 
 # %% ../nbs/04_dat.ipynb #015debd0
+def _steps(horizon, window): # frames -> tokens
+    "Tokens that cover so many frames; raises ValueError for anything but a whole number of them."
+    if horizon != int(horizon) or horizon < 1:
+        raise ValueError(f'horizon={horizon!r}: expected a whole number of frames, 1 or more')
+    return -(-horizon//window)
+
+def _forecast_tokens(dat, nq, z, horizon, session, samples, temperature, seed, stratify=True, memory=None, known=None):
+    "Mean (B, H, N) and samples (max(S, 1), B, H, N) of what follows tokens (B, N, T); `known`: from _read, for B = 1."
+    windows, steps = nq.atlas.to(dat.device) if samples else None, _steps(horizon, nq.config.window)
+    how = samples, temperature, seed, stratify, memory, windows, known
+    new, missed = _rolled(dat, z.long(), steps, session, *how)
+    both = torch.cat([z.to(new.device).expand(len(new), *z.shape), new], -1)
+    traces = detokenize(nq, both.flatten(0, 1), memory=memory)[:, z.shape[-1]*nq.config.window:][:, :horizon]
+    futures = traces.unflatten(0, new.shape[:2]).cpu().numpy()
+    mean = futures.mean(0)
+    if samples: mean += missed.flatten(2)[..., :horizon].transpose(1, 2).cpu().numpy()
+    return mean, futures
+
 @torch.no_grad()
 def forecast_traces(
     dat: DAT, nq: NQ,
@@ -568,21 +593,15 @@ def forecast_traces(
     memory: int=None, # bytes that may be used; None: half of what is free
 ) -> tuple: # mean (B, H, N) and samples (max(S, 1), B, H, N), float32, z-scored
     "Continuations of traces; a context that is no multiple of L frames loses its first few."
-    if horizon != int(horizon) or horizon < 1:
-        raise ValueError(f'horizon={horizon!r}: expected a whole number of frames, 1 or more')
-    context, L, out, means = np.asarray(context, np.float32), nq.config.window, [], []
-    (_, frames, neurons), steps = context.shape, -(-horizon//L)
+    context, L = np.asarray(context, np.float32), nq.config.window
+    _steps(horizon, L)
+    _, frames, neurons = context.shape
     if frames < L: raise ValueError(f'a context of {frames} frames is shorter than one token ({L} frames)')
     contexts = tokenize(nq, context[:, frames % L:], memory)
-    for z in contexts.split(max(1, 8192//(max(samples, 1)*neurons))): # what shares a seed
-        how = samples, temperature, seed + len(out), stratify, memory, nq.atlas.to(dat.device) if samples else None
-        new, missed = _rolled(dat, z.long(), steps, session, *how)
-        both = torch.cat([z.to(new.device).expand(len(new), *z.shape), new], -1)
-        traces = detokenize(nq, both.flatten(0, 1), memory=memory)[:, z.shape[-1]*L:][:, :horizon]
-        out.append(traces.unflatten(0, new.shape[:2]).cpu().numpy())
-        means.append(out[-1].mean(0))
-        if samples: means[-1] += missed.flatten(2)[..., :horizon].transpose(1, 2).cpu().numpy()
-    return np.concatenate(means), np.concatenate(out, 1)
+    parts = contexts.split(max(1, 8192//(max(samples, 1)*neurons))) # what shares a seed
+    def part(z, k): return _forecast_tokens(dat, nq, z, horizon, session, samples, temperature, k, stratify, memory)
+    means, futures = zip(*(part(z, seed + i) for i, z in enumerate(parts)))
+    return np.concatenate(means), np.concatenate(futures, 1)
 
 def sample_traces(*given, **options): # as forecast_traces -> (max(S, 1), B, H, N)
     "The samples alone."

@@ -737,13 +737,18 @@ class CalM:
         if own: both = [y*self.scalers[name]['sd'] + self.scalers[name]['mean'] for y in both]
         return Forecast(*both) if self.samples else Forecast(both[0])
 
-    def as_trained(self, traces, name, frames): # traces as recorded -> name of the session, (1, frames, N)
-        "Smooth and scale traces like the training trials of their session."
+    def session_named(self, name): # or None: the only one -> name
+        "The session that is asked about; raises ValueError where several may be meant, KeyError for an unknown one."
         if name is None and len(self.scalers) != 1:
             known = ', '.join(list(self.scalers)[:5])
             raise ValueError(f'this model knows {len(self.scalers)} sessions: name one of {known}…')
         name = name or next(iter(self.scalers))
         self.dat.identity(name)
+        return name
+
+    def as_trained(self, traces, name, frames): # traces as recorded -> name of the session, (1, frames, N)
+        "Smooth and scale traces like the training trials of their session."
+        name = self.session_named(name)
         _check_source(traces, self.scalers[name], name)
         known, traces = self.scalers[name], check_traces(traces).cpu().numpy()
         (T, *N), n = traces.shape, len(known['mean'])

@@ -73,8 +73,11 @@ class Encoder(nn.Module):
         self.patches = _patch_convs(c.window, c.dim)
         self.blocks, self.norm = _blocks(c, c.causal), nn.LayerNorm(c.dim)
 
-    def forward(self, traces: Tensor) -> Tensor:
-        return self.norm(self.blocks(self.patches(traces[:, None]).transpose(1, 2).contiguous())).float()
+    def forward(self, traces: Tensor, caches: list=None) -> Tensor: # the frames after those of the caches, one a block
+        x = self.patches(traces[:, None]).transpose(1, 2).contiguous()
+        if caches is None: return self.norm(self.blocks(x)).float()
+        for block, cache in zip(self.blocks, caches): x = block.forward(x, cache) # compiled code does not keep a cache
+        return self.norm(x).float()
 
 class Decoder(nn.Module):
     "Codes (B, T_d, C) to traces (B, T), Eq. 3: bidirectional transformer, norm, transposed convolution."
