@@ -279,7 +279,7 @@ def from_arrays(
     trials=None, # (n, 2) frames [start, stop), or a table with start and stop columns; the others become trial_info
     behaviour: dict=None, # name -> (T,) or (T, k), or a pair (times in s, values) on its own clock
     neurons: dict=None, trial_info: dict=None, # name -> (N,), name -> (n,)
-    timestamps=None, # (T,) s, of each frame; pauses end segments
+    timestamps=None, breaks=(), # (T,) s, of each frame; frames before which a segment ends, as before a pause
     window: int=80, # frames a pseudo-trial where there are no trials
     trial_times=None, # (n, 2) s [start, stop)
     events=None, before: float=1., after: float=3., # (n,) s: a trial from `before` to `after` each
@@ -297,7 +297,7 @@ def from_arrays(
     neurons = _check_columns('neurons', neurons or {}, x.shape[1], 'neuron', log)
     x, keep, recorded = _mend(x, nan, log)
     stamps, rate, pause = _clock(len(x), rate, timestamps, start, log)
-    segments = _segments(recorded if good is None else recorded & good(stamps), pause)
+    segments = _segments(recorded if good is None else recorded & good(stamps), pause | np.isin(range(len(x)), breaks))
     expect(len(segments), f'{log}: no frame can be used: each is NaN or in an invalid interval')
     spans, columns = _cut((trials, trial_times, events), before, after, stamps, rate, log)
     parts, values = _trials(spans, {**columns, **(trial_info or {})}, segments, len(x), window, log), {}
@@ -998,7 +998,8 @@ def read(
 ) -> Recording:
     "Recognise a recording, read it with what lies beside it, say what was found; ValueError for an unknown option."
     if not isinstance(path, (str, os.PathLike)):
-        raise TypeError(f'read takes a path, found a {type(path).__name__}; arrays go to from_arrays(traces, rate=…)')
+        raise TypeError(f'read takes a path, found a {type(path).__name__}; arrays go to from_arrays(traces, rate=…), '
+                        "other libraries' objects to calm_nb.interop.from_object")
     path = Path(path).expanduser()
     kind = _kind_of(path)
     for option in options: choose(f'option for {kind}', option, _known(kind))
