@@ -10,6 +10,7 @@ import click, numpy as np, pandas as pd
 from .core import *
 from .decode import decode_table
 from .forecast import CalM, calm_for
+from .interop import to_xarray
 from .look import describe, draw_raster, show_skipped
 from .report import findings, open_recordings, write_report
 from .skill import skill_table, verdict
@@ -70,28 +71,45 @@ def fit(path, scale, seed, context, method, out, **options):
     model.save_pretrained(out)
     print(f'{out}: a model of {len(corpus)} recordings; CalM.from_pretrained({out!r}) opens it')
 
+def _as_csv(done, path):
+    "A row a session, frame and neuron: median and central 80 %."
+    tables = []
+    for name, (s, f) in done.items():
+        band = s.to_units(f.quantile([.1, .5, .9])[:, 0]).reshape(3, -1)
+        at = np.indices(f.mean.shape[1:]).reshape(2, -1)
+        table = dict(session=name, seconds=(at[0] + 1)/s.rate, neuron=at[1], units=s.units)
+        tables.append(pd.DataFrame(table | dict(zip(('low', 'median', 'high'), band))))
+    save_table(pd.concat(tables), path)
+
+def _as_npz(done, path):
+    "Of each session the mean (H, N) and the samples (S, H, N), where it has any, in its units."
+    arrays = {}
+    for name, (s, f) in done.items():
+        arrays[f'{name}/mean'] = s.to_units(f.mean[0])
+        if f.samples is not None: arrays[f'{name}/samples'] = s.to_units(f.samples[:, 0])
+    with open(path, 'wb') as file: np.savez_compressed(file, **arrays)
+
+def _as_netcdf(done, path):
+    "A group a session, each as `to_xarray` says."
+    for i, (name, (s, f)) in enumerate(done.items()):
+        data = to_xarray(f, s, (len(s.traces) - 1)/s.rate)
+        data.to_netcdf(path, mode='a' if i else 'w', group=quote(name, safe=' '), engine='h5netcdf')
+
+_WRITE = {'.csv': _as_csv, '.npz': _as_npz, '.nc': _as_netcdf}
+
 @calm.command()
 @_shared('rate', 'window', 'series', 'context')
 @click.option('--model', required=True, type=click.Path(exists=True), help='Folder of a model, from calm fit.')
 @click.option('--horizon', default=40, help='Frames to forecast after the last one.')
-@click.option('--out', required=True, type=click.Path(), help='A .csv or .npz file.')
+@click.option('--out', required=True, type=click.Path(), help='A .csv, .npz or .nc file.')
 def forecast(path, model, horizon, context, out, **options):
     "Continue recordings beyond their last frame. A recording that the model does not know is adapted to first."
-    if Path(out).suffix not in ('.csv', '.npz'): raise ValueError(f'{out}: expected a name that ends in .csv or .npz')
+    kind = choose('kind of file', Path(out).suffix, ('.csv', '.npz', '.nc'))
     corpus, known = _opened(path, **options), CalM.from_pretrained(model)
     new = [s for s in corpus if s.name not in known.scalers]
     if new: known.fit(new)
-    tables, arrays = [], {}
-    for s in corpus:
-        f = known.forecast(s.zscore(s.traces[-context:])[None], horizon, s)
-        band = s.to_units(f.quantile([.1, .5, .9])[:, 0])
-        arrays |= {f'{s.name}/samples': s.to_units(f.samples[:, 0]), f'{s.name}/mean': s.to_units(f.mean[0])}
-        at = np.indices(band.shape[1:]).reshape(2, -1)
-        tables.append(pd.DataFrame(dict(session=s.name, seconds=(at[0] + 1)/s.rate, neuron=at[1], units=s.units,
-                                        **dict(zip(('low', 'median', 'high'), band.reshape(3, -1))))))
-    if Path(out).suffix == '.csv': save_table(pd.concat(tables), out)
-    else:
-        with atomic_path(out) as draft, open(draft, 'wb') as file: np.savez_compressed(file, **arrays)
+    done = {s.name: (s, known.forecast(s.zscore(s.traces[-context:])[None], horizon, s)) for s in corpus}
+    with atomic_path(out) as draft: _WRITE[kind](done, draft)
     print(f'{out}: {horizon} frames after the end of {len(corpus)} recordings, smoothed, in their units')
 
 # %% ../nbs/10b_command.ipynb #a9816711

@@ -114,38 +114,46 @@ def _asked(found, windows=8, neurons=24):
     lines |= {m.name: m.forecast(known, future.shape[1], s).mean for m in others}
     return trials, order, np.concatenate([known, future], 1)[..., order], {n: y[..., order] for n, y in lines.items()}
 
+def _lines(p, shown):
+    "The band and a line a source, each with its name."
+    p.varea('x', 'low', 'high', source=shown['band'], alpha=.2, color=COLORS['CalM'], legend_label='CalM, 80 % band')
+    named = dict(median='CalM, median', truth='recorded (smoothed)')
+    for name, source in shown.items():
+        if name == 'band': continue
+        style = dict(color=COLORS['CalM' if name == 'median' else name], line_width=1.5)
+        p.line('x', 'y', source=source, line_dash='solid' if name in named else 'dashed',
+               legend_label=named.get(name, name), **style)
+    p.legend.click_policy, p.legend.label_text_font_size, p.legend.orientation = 'hide', '8pt', 'horizontal'
+    p.add_layout(p.legend[0], 'below')
+
 def _explorer(found):
     "A test window's forecast, to be chosen by window and neuron: bokeh layout."
     models, layouts, plotting = (need(f'bokeh.{m}', 'bokeh', 'the report') for m in ('models', 'layouts', 'plotting'))
     trials, neurons, truth, lines = _asked(found)
-    rate, c = found.session.rate, found.context
+    rate, c, lines = found.session.rate, found.context, dict(truth=truth, **lines)
     after, whole = np.arange(c, truth.shape[1])/rate, np.arange(truth.shape[1])/rate
-    columns = {f'{name}/{w}/{n}': y[w, :, n].astype(np.float32) for name, y in dict(truth=truth, **lines).items()
-               for w in range(len(trials)) for n in range(len(neurons))}
-    shown = {name: models.ColumnDataSource(dict(x=whole if name == 'truth' else after, y=y[0, :, 0]))
-             for name, y in dict(truth=truth, **lines).items() if name not in ('low', 'high')}
-    shown['band'] = models.ColumnDataSource(dict(x=after, low=lines['low'][0, :, 0], high=lines['high'][0, :, 0]))
+    every = {f'{name}/{w}/{n}': y[w, :, n].astype(np.float32) for name, y in lines.items()
+             for w in range(len(trials)) for n in range(len(neurons))}
+    first = {name: every[f'{name}/0/0'] for name in lines}
+    band = dict(x=after, low=first.pop('low'), high=first.pop('high'))
+    first = {name: dict(x=whole if name == 'truth' else after, y=y) for name, y in first.items()} | dict(band=band)
+    shown = {name: models.ColumnDataSource(data) for name, data in first.items()}
     p = plotting.figure(sizing_mode='stretch_width', height=320, x_axis_label='seconds in the window',
                         y_axis_label='trace (z-score)', tools='pan,wheel_zoom,reset')
-    p.varea('x', 'low', 'high', source=shown['band'], alpha=.2, color=COLORS['CalM'], legend_label='CalM, 80 % band')
-    for name, source in shown.items():
-        if name == 'band': continue
-        color = COLORS['CalM' if name == 'median' else name]
-        p.line('x', 'y', source=source, color=color, line_width=1.5, line_dash='solid' if name in ('truth', 'median')
-               else 'dashed', legend_label=dict(median='CalM, median', truth='recorded (smoothed)').get(name, name))
+    _lines(p, shown)
     p.add_layout(models.Span(location=(c - .5)/rate, dimension='height', line_dash='dotted'))
-    p.legend.click_policy, p.legend.label_text_font_size = 'hide', '8pt'
-    p.add_layout(p.legend[0], 'below')
-    p.legend.orientation = 'horizontal'
     def choice(title, names): # a menu of what is shown, by its place
         return models.Select(title=title, options=[(str(i), f'{title} {n}') for i, n in enumerate(names)], value='0')
     window, neuron = choice('trial', trials), choice('neuron', neurons)
-    ask = models.CustomJS(args=dict(shown=shown, all=dict(columns), window=window, neuron=neuron), code='''
-        for (const name in shown) {
-            const key = n => all[`${n}/${window.value}/${neuron.value}`], x = shown[name].data.x
-            shown[name].data = name == 'band' ? {x, low: key('low'), high: key('high')} : {x, y: key(name)} }''')
+    ask = models.CustomJS(args=dict(shown=shown, every=every, window=window, neuron=neuron), code=_ASK)
     for control in (window, neuron): control.js_on_change('value', ask)
     return layouts.column(layouts.row(window, neuron), p, sizing_mode='stretch_width')
+
+_ASK = '''const key = n => every[`${n}/${window.value}/${neuron.value}`]
+for (const name in shown) {
+    const x = shown[name].data.x
+    shown[name].data = name == 'band' ? {x, low: key('low'), high: key('high')} : {x, y: key(name)}
+}'''
 
 def _by_neuron(found):
     "Skill of every neuron over the best control, at so many seconds ahead: bokeh layout."

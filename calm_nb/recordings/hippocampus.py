@@ -177,7 +177,7 @@ def read(
     session: int=1, # 1 to 4
     decay: float=.7, # s, of the exponential that events are convolved with; 0: events as they are
     shortest: float=1.6, longest: float=15., # s, of a trial
-    active: int=1, # frames with an event that a neuron must have; the authors ask for 5
+    active: int=5, # frames with an event that a neuron must have, as the authors ask
 ) -> Recording: # a trial a lap, or each continuous part of it
     "Read one session; raises RecordingError (of it NotThisFormat, DamagedFile), FileNotFoundError, ValueError."
     if not 0 <= decay < np.inf: raise ValueError(f'decay={decay}: expected seconds, 0 or more')
@@ -226,7 +226,7 @@ def load(
     root, # folder of the .mat files, searched with its subfolders
     scale: str='small', # 'tiny': 3 sessions, 'small': 12, both with 64 neurons each; 'paper': all
     held_out=_HELD_OUT, # mice, or how many, or their fraction
-    decay: float=.7, shortest: float=1.6, longest: float=15., active: int=1, # as in `read`
+    decay: float=.7, shortest: float=1.6, longest: float=15., active: int=5, # as in `read`
     **how, # as in stored_corpus: seed, alpha, neurons, sessions, store, workers
 ) -> Corpus: # one session of each mouse, track and day
     "The sessions of a folder, what is none in `skipped`; raises FileNotFoundError where there is none, ValueError."
