@@ -634,13 +634,13 @@ def dat_preset(
                TrainConfig(steps=400, epochs=11, lr=2e-3, weight_decay=.1, eval_every=100, precision='fast')),
         paper=(DATConfig(), TrainConfig(steps=2000, epochs=160, lr=1e-3, weight_decay=.1, eval_every=50, patience=8)),
     )[choose('scale', scale, SCALES)]
-    few = scale == 'small' and is_worm(data) # a few hundred frames a session
-    if few: training = replace(training, epochs=33)
+    if scale == 'small' and data.startswith(('atanas', 'hippocampus')): # recordings gain from longer training
+        training = replace(training, epochs=33)
     if choose('method', method, METHODS) == 'paper':
         if scale == 'paper' and is_worm(data): config = replace(config, dim=256, layers=4, hidden=1024)
         return replace(config, **PAPER_DAT), replace(training, weight_decay=1e-3)
     if scale != 'paper': config = replace(config, w_sampling=0, w_replace=0)
-    if few:
+    if scale == 'small' and is_worm(data): # a few hundred frames a session
         config = replace(config, dropout=.3, silence=.5, trials=2)
         training = replace(training, steps=200, eval_every=40)
     return config, training

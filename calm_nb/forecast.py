@@ -35,7 +35,7 @@ def horizon_trials(
     choose('split', split, ('train', 'val', 'test'))
     if horizon and horizon < MIN_HORIZON:
         raise ValueError(f'horizon={horizon}: expected {MIN_HORIZON} frames or more, or None')
-    trials = np.asarray(session.of(split), dtype=int)
+    trials = np.asarray(session.of(split))
     rest = np.diff(np.asarray(session.trials)[trials], axis=1)[:, 0] - context
     kept = rest >= (horizon or MIN_HORIZON)
     steps = np.full_like(rest, horizon) if horizon else rest
