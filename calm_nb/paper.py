@@ -525,7 +525,8 @@ def _figure_line(panel, figures, shared):
     for place, (scale, folder) in ((x, y) for x in (label, *others) for y in _places(x)):
         found = sorted(q.relative_to(figures).as_posix() for q in (Path(figures)/folder).glob(files))
         if not found: continue
-        why = _obstacles(p, Ours(0., 0., 0, (), place, scale, found[0]))
+        shown = folder.removesuffix(f'-{scale}').removesuffix('-paper')
+        why = _obstacles(p, Ours(0., 0., 0, (), shown, scale, found[0]))
         links = ', '.join(f'[{Path(f).name}]({f})' for f in found)
         return replace(line, ours=links, data=f'{_kind_of(place)}: {place}', scale=scale, why='; '.join(why),
                        run=_origin(found[0], figures, shared), word='not comparable' if why else 'drawn'), found
