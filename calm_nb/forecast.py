@@ -17,6 +17,7 @@ from pathlib import Path
 from functools import partial
 from typing import Callable, Protocol
 import numpy as np, torch
+from . import __version__
 from .core import *
 from .data import Corpus, _segment_of, block_split, ema
 from .dat import (DAT, adapt, adapt_training, _check_quantizer, dat_for, dat_preset, forecast_traces, load_dat,
@@ -770,7 +771,7 @@ class CalM:
         return name, z
 
     def save_pretrained(self, folder):
-        "Write the model to a folder: nq/, dat/, scalers/ and nothing pickled; raises ValueError before `fit`."
+        "Write the model to a folder: nq/, dat/, scalers/, a card and nothing pickled; raises ValueError before `fit`."
         if self.dat is None: raise ValueError(f'{self.name} has not learned anything yet: call fit(sessions) first')
         folder, both = Path(folder), ('mean', 'sd')
         save_nq(self.nq, folder/'nq')
@@ -780,7 +781,21 @@ class CalM:
         how = {k: getattr(self, k) for k in ('samples', 'method', 'reach')}
         about = dict(sessions=rest, scale=resolve_scale(self.scale), **how)
         save_pretrained(folder/'scalers', arrays, about, kind='calm')
+        with atomic_path(folder/'README.md') as draft: draft.write_text(self.described(), encoding='utf-8')
         return folder
+
+    def described(self) -> str: # markdown
+        "The model's card: method, sizes, lengths of training, what it learned from, versions."
+        def plain(text): return ' '.join(text.split()).replace('|', '\\|')
+        known = [f'|{plain(n)}|{len(m["mean"])}|{m["rate"]:g}|{m["alpha"]:g}|{plain(m["units"])}|'
+                 for n, m in self.scalers.items()]
+        how = {'method': self.method, 'scale': resolve_scale(self.scale), 'parameters': f'{self.n_parameters:,}',
+               'frames a token': self.nq.config.window, 'codes': self.nq.config.codes,
+               'training trials presented': f'{self.dat.presentations:,}', 'seed': self.seed,
+               'seconds of training': f'{self.fit_seconds:.0f}',
+               'versions': f'calm_nb {__version__}, torch {torch.__version__}'}
+        return '\n'.join([f'# {self.name}', '', *(f'- {k}: {v}' for k, v in how.items()), '',
+                          '|session|neurons|rate (Hz)|smoothing|units|', '|---|---|---|---|---|', *known, ''])
 
     @classmethod
     def from_pretrained(cls, folder, **changes):
