@@ -4,7 +4,8 @@
 __all__ = ['NETS', 'BASELINES', 'SEARCH', 'Baseline', 'fit_on', 'fit_again', 'Copy', 'TrialMean', 'ridge_solve', 'moments',
            'UnivariateLinear', 'lagged', 'RidgeVAR', 'Recipe', 'recipe', 'SessionBatches', 'device_of',
            'TrainedBaseline', 'Network', 'CausalConv', 'TCN', 'PatchTST', 'ITransformer', 'Perceiver', 'POCO',
-           'candidates', 'tune', 'at_reach', 'made', 'baseline', 'milliseconds', 'price', 'cost']
+           'candidates', 'tune', 'at_reach', 'Combined', 'combined', 'made', 'baseline', 'milliseconds', 'price',
+           'cost']
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #7b4ddc7f
 import copy, itertools, math, time, warnings, zlib
@@ -21,8 +22,8 @@ from torch.nn import functional as F
 
 from ..core import *
 from ..dat import Tables, adapt_training, dat_groups, table_key, table_name
-from ..forecast import (MIN_HORIZON, Forecast, check_known, crps, distinct, evaluate, horizon_trials, memory_of,
-                              pad_steps, past_frames, trial_batches, trial_corr, within)
+from ..forecast import (MIN_HORIZON, Forecast, Forecaster, check_known, crps, distinct, evaluate, horizon_trials,
+                              memory_of, pad_steps, past_frames, trial_batches, trial_corr, within)
 from ..nq import check_traces
 from ..training import TrainConfig, fingerprint, fit as run_training, only_training, precision_context
 
@@ -956,6 +957,56 @@ def _validation_scores(forecaster, sessions):
     if not rows: raise ValueError(f'{forecaster.name}: no validation trial is longer than '
                                   f'{context + (limit or MIN_HORIZON) - 1} frames: give a shorter context or horizon')
     return {k: float(np.mean([r[k] for r in rows])) for k in ('corr', 'mse')}
+
+# %% ../../nbs/04d_forecast_baselines.ipynb #e77f718a
+def _sources(f, context): # Forecast, (B, C, N) -> (B, H, N, 3)
+    "What is combined: the forecast, the last frame and the mean of the context."
+    last, level = (np.broadcast_to(x, f.mean.shape) for x in (context[:, -1:], context.mean(1, keepdims=True)))
+    return np.stack([f.mean, last, level], -1)
+
+@dataclass
+class Combined:
+    "A fitted forecaster whose answers are combined with the level of the context; all else is the forecaster's."
+    inner: Forecaster
+    weights: np.ndarray # (H, 3), of the forecast, the last frame and the mean of the context; the last row goes on
+    width: float = 1.   # of the samples' spread
+
+    def __getattr__(self, name):
+        if name.startswith('__') or name == 'inner': raise AttributeError(name)
+        return getattr(self.inner, name)
+
+    def forecast(self, context, horizon, session):
+        "As the forecaster, combined."
+        return self.of(self.inner.forecast(context, horizon, session), context)
+
+    def of(self, f, context): # Forecast, the context it was made from -> Forecast
+        a = self.weights[np.minimum(np.arange(f.mean.shape[1]), len(self.weights) - 1), None]
+        mean = (_sources(f, context)*a).sum(-1).astype(np.float32)
+        if f.samples is None: return Forecast(mean)
+        return Forecast(mean, (mean + self.width*(f.samples - f.samples.mean(0))).astype(np.float32))
+
+def combined(
+    forecaster, sessions, # fitted; Sessions it can forecast
+    widths: tuple=(.5, .7, 1., 1.4, 2., 2.8, 4.), around: int=3, # spreads tried; frames to either side
+) -> Combined:
+    "Weights by the validation windows of all sessions; raises ValueError where none is long enough."
+    asked, context = [], getattr(forecaster, 'context', 40)
+    for s in sessions:
+        groups = horizon_trials(s, 'val', context, getattr(forecaster, 'limit', None))[0]
+        asked += [(z, forecaster.forecast(z, y.shape[1], s), y) for _, z, y in trial_batches(s, groups, context)]
+    if not asked: raise ValueError(f'{forecaster.name}: no validation window to combine by; record longer')
+    most = max(y.shape[1] for *_, y in asked)
+    xx, xy = np.zeros((most, 3, 3)), np.zeros((most, 3))
+    for z, f, y in asked:
+        x = _sources(f, z).astype(float)
+        xx[:y.shape[1]] += np.einsum('bhnp,bhnq->hpq', x, x)
+        xy[:y.shape[1]] += np.einsum('bhnp,bhn->hp', x, y)
+    near = np.abs(np.subtract.outer(np.arange(most), np.arange(most))) <= around
+    xx, xy = np.tensordot(near, xx, 1), near @ xy
+    tiny = 1e-4*np.trace(xx, axis1=1, axis2=2)[:, None, None]*np.eye(3)
+    made = [Combined(forecaster, np.linalg.solve(xx + tiny, xy[..., None])[..., 0], w) for w in widths]
+    if asked[0][1].samples is None: return made[widths.index(1.)]
+    return min(made, key=lambda m: np.mean([crps(m.of(f, z).samples, y).mean() for z, f, y in asked]))
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #fe7282f0
 BASELINES = {'Copy': Copy, 'Mean': TrialMean, 'Linear': UnivariateLinear, 'VAR': RidgeVAR,
