@@ -975,6 +975,12 @@ class Combined:
         if name.startswith('__') or name == 'inner': raise AttributeError(name)
         return getattr(self.inner, name)
 
+    @property
+    def card(self): # the forecaster's; its estimator says that it is combined
+        said, n = dict(getattr(self.inner, 'card', {})), getattr(self.inner, 'samples', 0)
+        said['estimator'] = f"{said.get('estimator') or (f'mean of {n}' if n else 'point')}, combined"
+        return said
+
     def forecast(self, context, horizon, session):
         "As the forecaster, combined."
         return self.of(self.inner.forecast(context, horizon, session), context)
