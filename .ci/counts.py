@@ -14,9 +14,9 @@ import ast, json, re, statistics, sys
 from pathlib import Path
 
 LIMITS = {
-    'lines': 15500, 'longest line': 130, '% lines over 120': .1, 'syntax nodes a line': 14.8,
+    'lines': 16600, 'longest line': 130, '% lines over 120': .1, 'syntax nodes a line': 14.8,
     'function lines, median': 6,
-    'function lines, 90 %': 15, 'function lines, most': 30, 'functions over 30': 0, 'public names': 464,
+    'function lines, 90 %': 15, 'function lines, most': 30, 'functions over 30': 0, 'public names': 491,
     'modules in circles': 0, '% tests or shown': 33, 'outputs without content': 0}
 ENFORCED = {'outputs without content', 'modules in circles', 'functions over 30', '% lines over 120'} # can fail
 
