@@ -13,7 +13,7 @@ from .forecast import CalM, calm_for
 from .interop import to_xarray
 from .look import describe, draw_raster, show_skipped
 from .report import findings, open_recordings, write_report
-from .skill import skill_table, verdict
+from .skill import skill_table
 
 # %% ../nbs/10b_command.ipynb #4049dcb7
 class _Calm(click.Group):
@@ -33,7 +33,7 @@ def _shared(*names):
         window=click.option('--window', default=80, help='Frames of a window, where a recording has no trials.'),
         series=click.option('--series', help='Which series of traces of an NWB file.'),
         scale=click.option('--scale', default='auto', help='Size of models and training: tiny, small, paper or auto.'),
-        seed=click.option('--seed', default=0, help='Of the split into training and test trials, and of training.'),
+        seed=click.option('--seed', default=0, help='Of training.'),
         samples=click.option('--samples', default=32, help='Futures drawn for a forecast.'),
         context=click.option('--context', default=40, help='Frames that a forecast is shown.'),
         variables=click.option('--variables', help='Behaviours to decode, separated by spaces; all that there are.'))
@@ -138,6 +138,6 @@ def report(path, scale, seed, samples, context, horizon, variables, out, **optio
     page = write_report(found, out, corpus)
     skills = [f.skill for f in found if f.skill]
     if skills: print('table:', save_table(skill_table(skills), page.with_suffix('.skill.csv')))
-    print(*[verdict(f.skill) if f.skill else f'{f.session.name}: {f.why}' for f in found], f'page: {page}', sep='\n')
+    print(*[f.said for f in found], f'page: {page}', sep='\n')
 
 if __name__ == '__main__' and '__file__' in globals(): calm()

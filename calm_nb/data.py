@@ -2,9 +2,9 @@
 
 # %% auto #0
 __all__ = ['SPLITS', 'SCHEMA', 'RecordingError', 'DamagedFile', 'NotThisFormat', 'expect', 'some', 'Log', 'windows_of',
-           'Recording', 'frame_times', 'reading', 'open_h5', 'members', 'read_field', 'read_attr', 'ema', 'hold_out',
-           'Session', 'prepare', 'resplit', 'thin', 'block_split', 'checksum_of', 'fingerprint_of', 'save_session',
-           'open_session', 'Corpus']
+           'Recording', 'frame_times', 'reading', 'open_h5', 'members', 'read_field', 'read_attr', 'smooth_on', 'ema',
+           'hold_out', 'Session', 'prepare', 'resplit', 'thin', 'block_split', 'checksum_of', 'fingerprint_of',
+           'save_session', 'open_session', 'Corpus']
 
 # %% ../nbs/01_data.ipynb #73e3a0dc
 import contextlib, errno, h5py, hashlib, json, re, shutil
@@ -276,6 +276,16 @@ class _StoredTraces:
     def __getstate__(self): return {**self.__dict__, '_file': None}
 
 # %% ../nbs/01_data.ipynb #27c097b9
+def smooth_on(
+    x: np.ndarray, alpha: float, # (k, N) the newest frames; of `ema`
+    state: np.ndarray=None, # (1, N), what the last call gave; None: the recording begins
+) -> tuple: # (k, N) float32, state
+    "`ema` of a recording of which only the newest frames are at hand."
+    x = x.astype(np.float64)
+    if state is None: state = (1 - alpha)*x[:1]
+    y, state = lfilter([alpha], [1, alpha - 1], x, axis=0, zi=state)
+    return y.astype(np.float32), state
+
 def ema(
     traces, # (T, N) any unit, an array or what stands for one in a file
     alpha: float=.15, # weight of the newest frame, in (0, 1]; 1 leaves the traces as they are
@@ -287,11 +297,10 @@ def ema(
     segments = [(0, len(traces))] if segments is None else np.asarray(segments)
     if sum(b - a for a, b in segments) < len(traces): out[:] = traces[:]
     for start, stop in segments:
-        state = (1 - alpha)*np.asarray(traces[start:start+1], np.float64)
+        state = None
         for a in range(start, stop, _CHUNK):
             b = min(a + _CHUNK, stop)
-            x = np.asarray(traces[a:b], np.float64)
-            out[a:b], state = lfilter([alpha], [1, alpha - 1], x, axis=0, zi=state)
+            out[a:b], state = smooth_on(np.asarray(traces[a:b]), alpha, state)
     return out
 
 # %% ../nbs/01_data.ipynb #85aaa3d2

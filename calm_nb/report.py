@@ -20,7 +20,7 @@ from .interpret import as_read
 from .look import describe, draw_raster
 from .nq import tokenize
 from .recordings.your_own import read
-from .skill import CONTROLS, figure_skill, skill_of, verdict
+from .skill import figure_skill, skill_of, verdict
 
 # %% ../nbs/10a_report.ipynb #1f29fe36
 def open_recordings(
@@ -53,10 +53,11 @@ class Findings:
     decoded: list    # DecodeEvaluations
     why: str = ''    # nothing was scored
     context: int = 40
+    said = property(lambda self: verdict(self.skill) if self.skill else self.why, doc='Verdict, or why there is none.')
 
 def findings(
     corpus, # Corpus, of open_recordings
-    scale: str='auto', seed: int=0, # of models and training; of split and training
+    scale: str='auto', seed: int=0, # of models and training; of training
     samples: int=32, context: int=40, horizon: int=None, # futures; frames shown and asked for, None: as trials allow
     variables=None, # behaviours to decode; None: all that every recording of one rate has
 ) -> list: # of Findings, a session each
@@ -107,7 +108,7 @@ def _asked(found, windows=8, neurons=24):
     "A few test windows: truth, CalM's median and 80 % band, and the others' forecasts, of the best-forecast neurons."
     k, s, (calm, *others) = found.skill, found.session, found.models
     groups = horizon_trials(s, 'test', found.context, k.frames)[0]
-    order = np.argsort(-np.min([k.over(calm.name, c) for c in CONTROLS], 0).mean(0))[:neurons]
+    order = np.argsort(-k.least(calm.name).mean(0))[:neurons]
     trials, known, future = next(trial_batches(s, groups, found.context, windows))
     f = calm.forecast(known, future.shape[1], s)
     lines = dict(zip(('low', 'median', 'high'), f.quantile([.1, .5, .9])))
@@ -159,7 +160,7 @@ def _by_neuron(found):
     "Skill of every neuron over the best control, at so many seconds ahead: bokeh layout."
     models, layouts, plotting = (need(f'bokeh.{m}', 'bokeh', 'the report') for m in ('models', 'layouts', 'plotting'))
     k = found.skill
-    skill = np.min([k.over(k.chosen, c) for c in CONTROLS], 0)
+    skill = k.least(k.chosen)
     order = np.argsort(-skill.mean(0))
     rows = [x[order].clip(-1).astype(np.float32) for x in skill]
     start = min(len(rows), max(1, round(k.rate/2)))
@@ -196,7 +197,7 @@ def _embeddings_of(found):
     x = x - x.mean(0)
     u, d, _ = np.linalg.svd(x, full_matrices=False)
     fig, ax = plt.subplots(figsize=(3.6, 2.8), layout='constrained')
-    skill = np.min([k.over(k.chosen, c) for c in CONTROLS], 0).mean(0)
+    skill = k.least(k.chosen).mean(0)
     dots = ax.scatter(*(u*d)[:, :2].T, c=skill, s=10, cmap='viridis')
     share = (d**2/(d**2).sum())[:2]
     ax.set(title='embeddings of the neurons', **{f'{n}label': f'component {i} ({x:.0%})'
@@ -266,7 +267,7 @@ def write_report(
     "One self-contained page; raises ImportError without bokeh."
     embed, resources = need('bokeh.embed', 'bokeh', 'the report'), need('bokeh.resources', 'bokeh')
     inline = resources.Resources(mode='inline', components=['bokeh', 'bokeh-widgets']).render()
-    said = ''.join(f'<p class="verdict">{html.escape(verdict(f.skill) if f.skill else f.why)}</p>' for f in found)
+    said = ''.join(f'<p class="verdict">{html.escape(f.said)}</p>' for f in found)
     left = ''.join(f'<li>{html.escape(f"{k}: {v}")}' for k, v in (corpus.skipped if corpus else {}).items())
     page = ['<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
             f'<title>Report</title><style>{_STYLE}</style>', inline, '<h1>Is there signal?</h1>', said,

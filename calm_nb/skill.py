@@ -63,6 +63,10 @@ class Skill:
         ours, theirs = self.errors[model], self.errors[self.against(model).get(control, control)]
         return 1 - ours/np.maximum(theirs, 1e-12)
 
+    def least(self, model: str) -> np.ndarray: # (H, N)
+        "Skill of a model over the best of the controls."
+        return np.min([self.over(model, c) for c in CONTROLS], 0)
+
     def spans(self) -> list: # of (start, stop), frames ahead
         "Spans of 1, 2, 4, 8, … frames ahead."
         edges = [2**k - 1 for k in range(self.frames.bit_length() + 1) if 2**k - 1 < self.frames]
@@ -149,7 +153,7 @@ def figure_skill(skill: Skill): # -> matplotlib Figure
         ax.set(title=title, xlabel='seconds ahead', ylabel='skill (median neuron)')
         ax.set_ylim(max(-1, ax.get_ylim()[0]), 1)
         ax.legend(fontsize=6)
-    worst = np.min([skill.over(best, c) for c in CONTROLS], 0).T
+    worst = skill.least(best).T
     order = np.argsort(-worst.mean(1))
     image = each.imshow(worst[order], aspect='auto', cmap='RdBu_r', vmin=-1, vmax=1, interpolation='nearest',
                         extent=(0, seconds[-1], len(order), 0))
