@@ -571,7 +571,13 @@ def _steps(horizon, window): # frames -> tokens
         raise ValueError(f'horizon={horizon!r}: expected a whole number of frames, 1 or more')
     return -(-horizon//window)
 
-def _forecast_tokens(dat, nq, z, horizon, session, samples, temperature, seed, stratify=True, memory=None, known=None):
+def _scatter(tokens, residuals, seed): # (S, B, N, T), (K, n, L) -> (S, B, T L, N) drawn from each token's
+    z = tokens.cpu().numpy()
+    drawn = residuals[z, np.random.default_rng(seed).integers(residuals.shape[1], size=z.shape)]
+    return rearrange(drawn, 's b n t l -> s b (t l) n')
+
+def _forecast_tokens(dat, nq, z, horizon, session, samples, temperature, seed, stratify=True, memory=None, known=None,
+                     residuals=None):
     "Mean (B, H, N) and samples (max(S, 1), B, H, N) of what follows tokens (B, N, T); `known`: from _read, for B = 1."
     windows, steps = nq.atlas.to(dat.device) if samples else None, _steps(horizon, nq.config.window)
     how = samples, temperature, seed, stratify, memory, windows, known
@@ -580,6 +586,7 @@ def _forecast_tokens(dat, nq, z, horizon, session, samples, temperature, seed, s
     traces = detokenize(nq, both.flatten(0, 1), memory=memory)[:, z.shape[-1]*nq.config.window:][:, :horizon]
     futures = traces.unflatten(0, new.shape[:2]).cpu().numpy()
     mean = futures.mean(0)
+    if samples and residuals is not None: futures = futures + _scatter(new, residuals, seed)[:, :, :horizon]
     if samples: mean += missed.flatten(2)[..., :horizon].transpose(1, 2).cpu().numpy()
     return mean, futures
 
@@ -591,6 +598,7 @@ def forecast_traces(
     temperature: float=1., seed: int=0, # of the draws
     stratify: bool=True, # spread the draws over the samples
     memory: int=None, # bytes that may be used; None: half of what is free
+    residuals: np.ndarray=None, # (K, n, L) of `calm_nb.nq.residuals`, with which samples scatter; None: as decoded
 ) -> tuple: # mean (B, H, N) and samples (max(S, 1), B, H, N), float32, z-scored
     "Continuations of traces; a context that is no multiple of L frames loses its first few."
     context, L = np.asarray(context, np.float32), nq.config.window
@@ -599,7 +607,8 @@ def forecast_traces(
     if frames < L: raise ValueError(f'a context of {frames} frames is shorter than one token ({L} frames)')
     contexts = tokenize(nq, context[:, frames % L:], memory)
     parts = contexts.split(max(1, 8192//(max(samples, 1)*neurons))) # what shares a seed
-    def part(z, k): return _forecast_tokens(dat, nq, z, horizon, session, samples, temperature, k, stratify, memory)
+    how = dict(stratify=stratify, memory=memory, residuals=residuals)
+    def part(z, k): return _forecast_tokens(dat, nq, z, horizon, session, samples, temperature, k, **how)
     means, futures = zip(*(part(z, seed + i) for i, z in enumerate(parts)))
     return np.concatenate(means), np.concatenate(futures, 1)
 

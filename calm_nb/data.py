@@ -441,6 +441,15 @@ def _scale_notes(traces, mean, sd, flat):
                                'they are all but silent: leave them out, or their squares rule the errors')
     return found
 
+_SMOOTH = .3 # correlation of successive changes, median neuron; of worms and mice as released it is below 0
+
+def _smooth_notes(traces, alpha):
+    "On traces that are smooth already where they are to be smoothed."
+    d = np.diff(traces[:1000, :500], axis=0) # enough to tell
+    if alpha == 1 or len(d) < 20 or (alike := np.median(pearson(d[1:], d[:-1], axis=0))) < _SMOOTH: return []
+    return [f'the traces look smoothed or interpolated already (successive changes correlate by {alike:.2f}) and are '
+            f'smoothed once more with weight {alpha:g}: bring them as measured, or pass alpha=1']
+
 _SHARED = ('subject rate trials segments behaviour neurons trial_info units pseudo_trials source checksum meta').split()
 
 def prepare(
@@ -453,7 +462,8 @@ def prepare(
     traces = ema(r.traces, alpha, r.segments)
     mean, sd, flat = _train_statistics(traces, r.trials[split == 'train'])
     return Session(name=r.session, traces=traces, split=split, mean=mean, sd=sd, alpha=alpha, seed=seed,
-                   notes=[*r.notes, *_scale_notes(traces, mean, sd, flat)], **{k: getattr(r, k) for k in _SHARED})
+                   notes=[*r.notes, *_smooth_notes(r.traces, alpha), *_scale_notes(traces, mean, sd, flat)],
+                   **{k: getattr(r, k) for k in _SHARED})
 
 # %% ../nbs/01_data.ipynb #1eee8d19
 def _with_split(session, split, **changes):

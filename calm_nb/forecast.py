@@ -15,6 +15,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from functools import partial
+from itertools import islice
 from typing import Callable, Protocol
 import numpy as np, torch
 from . import __version__
@@ -22,7 +23,8 @@ from .core import *
 from .data import Corpus, _segment_of, block_split, ema
 from .dat import (DAT, adapt, adapt_training, _check_quantizer, dat_for, dat_preset, forecast_traces, load_dat,
                          recognise, save_dat, train_dat)
-from .nq import METHODS, NQ, check_traces, draw_means, load_nq, nq_for, nq_preset, save_nq, train_nq
+from .nq import (METHODS, NQ, check_traces, denoise, draw_means, load_nq, nq_for, nq_preset, residuals, save_nq,
+                        train_nq)
 from .training import load_pretrained, save_pretrained
 
 # %% ../nbs/04c_forecast.ipynb #4fce6a6e
@@ -653,6 +655,7 @@ class CalM:
     method: str = 'ours'     # or 'paper': its model, losses and greedy rollout
     names: float = 0.        # above 0 neurons of one name share embeddings: of DATConfig, .5 is good
     reach: float = 0.        # s.d. from the training mean; a context beyond is read as if there (`within`); 0: as it is
+    residuals: np.ndarray = field(default=None, repr=False) # (K, n, L), with which samples scatter; None: with none
 
     def __post_init__(self):
         for what, model in (('nq', self.nq), ('dat', self.dat)):
@@ -721,6 +724,8 @@ class CalM:
             if known != s.n_neurons:
                 raise ValueError(f'{self.name} has {known} neurons of session {s.name!r}, which has {s.n_neurons}')
             self.scalers[s.name] = memory_of(s) | dict(neurons=_labels(s.neurons))
+        judged = [s for s in islice(sessions, 8) if len(s.of('val'))]
+        if self.residuals is None and self.method == 'ours' and judged: self.residuals = residuals(self.nq, judged)
         return self
 
     def forecast(self,
@@ -733,10 +738,18 @@ class CalM:
         own = not hasattr(session, 'trials')
         name, z = self.as_trained(context, session, frames) if own else self.as_scaled(context, session)
         z, beyond = within(z, self.reach)
-        both = forecast_traces(self.dat, self.nq, z, horizon, name, self.samples, self.temperature, self.seed)
+        how = self.samples, self.temperature, self.seed
+        both = forecast_traces(self.dat, self.nq, z, horizon, name, *how, residuals=self.residuals)
         both = [y + beyond for y in both]
         if own: both = [y*self.scalers[name]['sd'] + self.scalers[name]['mean'] for y in both]
         return Forecast(*both) if self.samples else Forecast(both[0])
+
+    def denoise(self, traces, session=None, frames: int=80): # (T, N) as recorded; its name; read at once -> two (T, N)
+        "Smoothed traces without what no code knows, and the sd of their error, in their units; errors as `forecast`."
+        name, z = self.as_trained(traces, session, 1, whole=True)
+        known = self.scalers[name]
+        mean, error = denoise(self.nq, z[0], frames)
+        return mean*known['sd'] + known['mean'], error*known['sd']
 
     def session_named(self, name): # or None: the only one -> name
         "The session that is asked about; raises ValueError where several may be meant, KeyError for an unknown one."
@@ -747,7 +760,7 @@ class CalM:
         self.dat.identity(name)
         return name
 
-    def as_trained(self, traces, name, frames): # traces as recorded -> name of the session, (1, frames, N)
+    def as_trained(self, traces, name, frames, whole=False): # as recorded; all of them -> name, (1, frames, N)
         "Smooth and scale traces like the training trials of their session."
         name = self.session_named(name)
         _check_source(traces, self.scalers[name], name)
@@ -759,7 +772,7 @@ class CalM:
                                         'or a smaller `frames`')
         z = (ema(traces, known['alpha']) - known['mean'])/known['sd']
         _check_reading(z, traces, known, f'traces for session {name!r}', 'as recorded', 'as z-scored')
-        return name, z[None, -frames:]
+        return name, z[None, 0 if whole else -frames:]
 
     def as_scaled(self, z, session): # z-scored traces and their Session -> its name, the traces
         "Question traces that should be z-scored; raises ValueError for a session known with other data."
@@ -778,6 +791,7 @@ class CalM:
         save_dat(self.dat, folder/'dat')
         arrays = {f'{n}/{k}': torch.as_tensor(v[k]).contiguous() for n, v in self.scalers.items() for k in both}
         rest = {n: {k: v[k] for k in v if k not in both} for n, v in self.scalers.items()}
+        if self.residuals is not None: arrays['residuals'] = torch.as_tensor(self.residuals)
         how = {k: getattr(self, k) for k in ('samples', 'method', 'reach')}
         about = dict(sessions=rest, scale=resolve_scale(self.scale), **how)
         save_pretrained(folder/'scalers', arrays, about, kind='calm')
@@ -808,7 +822,12 @@ class CalM:
             fits = all(np.shape(known.get(k)) == (dat.sessions.get(n),) for k in both)
             if not fits: raise ValueError(f"{folder/'scalers'}: no mean and sd for each neuron of session {n!r}: "
                                           'save the model again')
-        return cls(**dict(about, nq=nq, dat=dat, scalers=scalers) | changes)
+        left, c = arrays.get('residuals'), nq.config
+        if left is not None and (left.ndim, *left.shape[::2]) != (3, c.codes, c.window):
+            raise ValueError(f"{folder/'scalers'}: residuals of shape {tuple(left.shape)}; expected ({c.codes}, any, "
+                             f'{c.window}): save the model again')
+        left = None if left is None else left.numpy()
+        return cls(**dict(about, nq=nq, dat=dat, scalers=scalers, residuals=left) | changes)
 
 def only(corpus, *names: str): # Corpus, of its sessions -> Corpus of these sessions, held in
     "A corpus of some sessions of another; raises ValueError for a name it lacks."

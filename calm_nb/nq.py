@@ -3,7 +3,8 @@
 # %% auto #0
 __all__ = ['METHODS', 'PAPER_NQ', 'NQConfig', 'Encoder', 'Decoder', 'Codebook', 'NQ', 'nq_losses', 'check_traces', 'tokenize',
            'detokenize', 'reconstruction', 'perplexity', 'nq_preset', 'is_worm', 'trace_count', 'train_nq', 'changed',
-           'save_nq', 'load_nq', 'session_key', 'corpus_key', 'nq_for', 'draw_means', 'figure_reconstruction']
+           'save_nq', 'load_nq', 'session_key', 'corpus_key', 'nq_for', 'draw_means', 'figure_reconstruction',
+           'residuals', 'denoise']
 
 # %% ../nbs/03_nq.ipynb #ad00e357
 from dataclasses import asdict, dataclass, fields, replace
@@ -526,3 +527,42 @@ def figure_reconstruction(recon): # DataFrame: split, part, session, value -> ma
     sessions = recon.groupby('split', sort=False).session.nunique()
     ax.set_title('; '.join(f'{split}, n = {n}' for split, n in sessions.items()), loc='left')
     return fig
+
+# %% ../nbs/03_nq.ipynb #dbcc1688
+def residuals(
+    nq: NQ, sessions, # Sessions; of the first eight, 32 validation trials each
+    each: int=64, seed: int=0, # windows a code; of the draw
+) -> np.ndarray: # (K, each, L) z-scored, 0 for a code that no trial has
+    "Windows of trace minus reconstruction, drawn with replacement for each code."
+    c, rng, tokens, left = nq.config, np.random.default_rng(seed), [], []
+    for y in [s.trial(i) for s in list(sessions)[:8] for i in s.of('val')[:32]]:
+        z = tokenize(nq, y[:len(y)//c.window*c.window])
+        back = detokenize(nq, z).cpu().numpy()
+        tokens.append(z.flatten().cpu().numpy())
+        left.append((y[:len(back)] - back).T.reshape(-1, c.window))
+    tokens, left, out = np.concatenate(tokens), np.concatenate(left), np.zeros((c.codes, each, c.window), np.float32)
+    for k in np.unique(tokens): out[k] = left[rng.choice(np.flatnonzero(tokens == k), each)]
+    return out
+
+# %% ../nbs/03_nq.ipynb #7366fa92
+def _all_phases(nq, y, frames): # (T, N), frames that are read at once -> (L, T, N)
+    "Reconstructions from windows that begin at each phase."
+    L, out = nq.config.window, []
+    for o in range(L):
+        size = min(frames//L*L or L, -(-(len(y) + o)//L)*L)
+        parts = _pad_tail(torch.cat([y[:1].expand(o, -1), y]).T, size).T.unflatten(0, (-1, size))
+        out.append(detokenize(nq, tokenize(nq, parts)).flatten(0, 1)[o:o+len(y)].cpu())
+    return torch.stack(out)
+
+def denoise(
+    nq: NQ, traces, # (T, N) z-scored
+    frames: int=80, draws: int=6, seed: int=0, # read at once, about a trial of the training; of noise
+) -> tuple[np.ndarray, np.ndarray]: # (T, N) both, z-scored
+    "Traces without what no code knows, and the sd of their error; raises ValueError as `tokenize`."
+    y, rng = check_traces(traces), torch.Generator().manual_seed(seed)
+    phases = _all_phases(nq, y, frames)
+    mean, spread = phases.mean(0), phases.var(0, unbiased=False)*len(phases)/max(1, len(phases) - 1)
+    noise = (y - mean).std(0)
+    again = [_all_phases(nq, mean + noise*torch.randn(y.shape, generator=rng), frames).mean(0) for _ in range(draws)]
+    error = torch.stack([(a - mean).square() for a in again]).mean(0)
+    return mean.numpy(), (spread + error).sqrt().numpy()

@@ -122,6 +122,7 @@ class Stream:
                                              f'({self.window} frames): push more')
         m, r = self.model, self.read()
         how = horizon, self.name, m.samples, m.temperature, m.seed
-        both = _forecast_tokens(m.dat, m.nq, r.tokens, *how, known=(r.dat, r.scores, self.prepared))
+        known = r.dat, r.scores, self.prepared
+        both = _forecast_tokens(m.dat, m.nq, r.tokens, *how, known=known, residuals=m.residuals)
         both = [y*self.known['sd'] + self.known['mean'] for y in both]
         return Forecast(*both) if m.samples else Forecast(both[0])
