@@ -640,6 +640,14 @@ def panel_letter(ax, letter: str): # matplotlib Axes, 'A'
                 fontweight='bold')
 
 # %% ../nbs/04c_forecast.ipynb #8b51f1f1
+def _scores_md(scores): # of Evaluation -> lines of markdown
+    "A table of scores, a row a session and forecaster."
+    kinds = [k for k in ('corr', 'mse', 'crps') if any(k in e.scores for e in scores)]
+    rows = [f"|{e.session}|{e.model}|{len(e.trials)}|" + ''.join(f'{e.scores[k]:.3f}|' if k in e.scores else '–|'
+            for k in kinds) for e in scores]
+    head = ['session', 'forecaster', 'trials', *(METRICS[k].label for k in kinds)]
+    return ['|' + '|'.join(head) + '|', '|---'*len(head) + '|', *rows, ''] if rows else []
+
 @dataclass
 class CalM:
     "NQ tokens and DAT rollouts as a forecaster; `fit` trains or adapts, `forecast` continues, a folder keeps it."
@@ -783,7 +791,7 @@ class CalM:
             _check_reading(z, other, known, who, 'as z-scored', 'as recorded')
         return name, z
 
-    def save_pretrained(self, folder):
+    def save_pretrained(self, folder, scores: list=()): # of Evaluation, for the card
         "Write the model to a folder: nq/, dat/, scalers/, a card and nothing pickled; raises ValueError before `fit`."
         if self.dat is None: raise ValueError(f'{self.name} has not learned anything yet: call fit(sessions) first')
         folder, both = Path(folder), ('mean', 'sd')
@@ -795,11 +803,11 @@ class CalM:
         how = {k: getattr(self, k) for k in ('samples', 'method', 'reach')}
         about = dict(sessions=rest, scale=resolve_scale(self.scale), **how)
         save_pretrained(folder/'scalers', arrays, about, kind='calm')
-        with atomic_path(folder/'README.md') as draft: draft.write_text(self.described(), encoding='utf-8')
+        with atomic_path(folder/'README.md') as draft: draft.write_text(self.described(scores), encoding='utf-8')
         return folder
 
-    def described(self) -> str: # markdown
-        "The model's card: method, sizes, lengths of training, what it learned from, versions."
+    def described(self, scores: list=()) -> str: # of Evaluation -> markdown
+        "The model's card: method, sizes, lengths of training, what it learned from, scores, versions."
         def plain(text): return ' '.join(text.split()).replace('|', '\\|')
         known = [f'|{plain(n)}|{len(m["mean"])}|{m["rate"]:g}|{m["alpha"]:g}|{plain(m["units"])}|'
                  for n, m in self.scalers.items()]
@@ -809,7 +817,8 @@ class CalM:
                'seconds of training': f'{self.fit_seconds:.0f}',
                'versions': f'calm_nb {__version__}, torch {torch.__version__}'}
         return '\n'.join([f'# {self.name}', '', *(f'- {k}: {v}' for k, v in how.items()), '',
-                          '|session|neurons|rate (Hz)|smoothing|units|', '|---|---|---|---|---|', *known, ''])
+                          '|session|neurons|rate (Hz)|smoothing|units|', '|---|---|---|---|---|', *known, '',
+                          *_scores_md(scores)])
 
     @classmethod
     def from_pretrained(cls, folder, **changes):
