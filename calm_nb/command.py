@@ -6,21 +6,24 @@ __all__ = ['calm', 'look', 'fit', 'forecast', 'decode', 'report']
 # %% ../nbs/10b_command.ipynb #98836d9e
 from pathlib import Path
 from urllib.parse import quote
-import click, numpy as np, pandas as pd
+import warnings, click, numpy as np, pandas as pd
 from .core import *
 from .decode import decode_table
 from .forecast import CalM, calm_for
 from .interop import to_xarray
 from .look import describe, draw_raster, show_skipped
-from .report import findings, open_recordings, write_report
+from .report import decodable, findings, open_recordings, write_report
 from .skill import skill_table
 
 # %% ../nbs/10b_command.ipynb #4049dcb7
 class _Calm(click.Group):
     "Errors that the library words itself are printed without a traceback."
     def invoke(self, ctx):
-        try: return super().invoke(ctx)
-        except (ValueError, KeyError, OSError, ImportError) as error:
+        try:
+            with warnings.catch_warnings():
+                warnings.showwarning = lambda said, *_: click.echo(f'Warning: {said}', err=True)
+                return super().invoke(ctx)
+        except (ValueError, KeyError, OSError, ImportError, ArithmeticError, MemoryError) as error:
             raise click.ClickException(str(error.args[0] if isinstance(error, KeyError) else error)) from error
 
 @click.group(cls=_Calm, context_settings=dict(max_content_width=100, show_default=True))
@@ -30,12 +33,14 @@ def _shared(*names):
     "Options that several commands have."
     known = dict(
         rate=click.option('--rate', type=float, help='Frames a second, for recordings that do not hold theirs.'),
-        window=click.option('--window', default=80, help='Frames of a window, where a recording has no trials.'),
-        series=click.option('--series', help='Which series of traces of an NWB file.'),
+        window=click.option('--window', default=80, type=click.IntRange(1),
+                            help='Frames of a window, where a recording has no trials.'),
+        series=click.option('--series', help='Which series of an NWB file, or array of others, holds the traces.'),
+        nan=click.option('--nan', help='Neurons with NaN: drop them, interpolate over time, or raise.'),
         scale=click.option('--scale', default='auto', help='Size of models and training: tiny, small, paper or auto.'),
-        seed=click.option('--seed', default=0, help='Of training.'),
-        samples=click.option('--samples', default=32, help='Futures drawn for a forecast.'),
-        context=click.option('--context', default=40, help='Frames that a forecast is shown.'),
+        seed=click.option('--seed', default=0, type=click.IntRange(0), help='Of training.'),
+        samples=click.option('--samples', default=32, type=click.IntRange(0), help='Futures drawn for a forecast.'),
+        context=click.option('--context', default=40, type=click.IntRange(4), help='Frames that a forecast is shown.'),
         variables=click.option('--variables', help='Behaviours to decode, separated by spaces; all that there are.'))
     def add(command):
         for name in reversed(names): command = known[name](command)
@@ -50,8 +55,8 @@ def _opened(path, **options):
 
 # %% ../nbs/10b_command.ipynb #5a08bac0
 @calm.command()
-@_shared('rate', 'window', 'series')
-@click.option('--out', type=click.Path(), help='Folder for pictures of the traces.')
+@_shared('rate', 'window', 'series', 'nan')
+@click.option('--out', type=click.Path(file_okay=False), help='Folder for pictures of the traces.')
 def look(path, out, **options):
     "Say what is in a recording, or in a folder of them, and what had to be decided to read it."
     corpus = _opened(path, **options)
@@ -61,12 +66,13 @@ def look(path, out, **options):
         if out: print('picture:', save_figure(draw_raster(s), Path(out)/quote(s.name, safe=' ')))
 
 @calm.command()
-@_shared('rate', 'window', 'series', 'scale', 'seed', 'context')
+@_shared('rate', 'window', 'series', 'nan', 'scale', 'seed', 'context')
 @click.option('--method', default='ours', help='ours, or paper for the published model.')
-@click.option('--out', required=True, type=click.Path(), help='Folder for the model.')
+@click.option('--out', required=True, type=click.Path(file_okay=False), help='Folder for the model.')
 def fit(path, scale, seed, context, method, out, **options):
     "Train one model on all recordings, and keep it in a folder."
     corpus = _opened(path, **options)
+    CalM()._check_rates(list(corpus))
     model = calm_for(corpus, resolve_scale(scale), seed, method=method, context=context)
     model.save_pretrained(out)
     print(f'{out}: a model of {len(corpus)} recordings; CalM.from_pretrained({out!r}) opens it')
@@ -98,39 +104,42 @@ def _as_netcdf(done, path):
 _WRITE = {'.csv': _as_csv, '.npz': _as_npz, '.nc': _as_netcdf}
 
 @calm.command()
-@_shared('rate', 'window', 'series', 'context')
+@_shared('rate', 'window', 'series', 'nan', 'context')
 @click.option('--model', required=True, type=click.Path(exists=True), help='Folder of a model, from calm fit.')
-@click.option('--horizon', default=40, help='Frames to forecast after the last one.')
-@click.option('--out', required=True, type=click.Path(), help='A .csv, .npz or .nc file.')
+@click.option('--horizon', default=40, type=click.IntRange(1), help='Frames to forecast after the last one.')
+@click.option('--out', required=True, type=click.Path(dir_okay=False), help='A .csv, .npz or .nc file.')
 def forecast(path, model, horizon, context, out, **options):
     "Continue recordings beyond their last frame. A recording that the model does not know is adapted to first."
-    kind = choose('kind of file', Path(out).suffix, ('.csv', '.npz', '.nc'))
+    kind = choose('kind of file', Path(out).suffix.lower(), ('.csv', '.npz', '.nc'))
+    if kind == '.nc': need('xarray', why='netCDF'), need('h5netcdf', why='netCDF')
     corpus, known = _opened(path, **options), CalM.from_pretrained(model)
+    last = {s.name: s.window(len(s.traces) - context, len(s.traces))[None] for s in corpus}
     new = [s for s in corpus if s.name not in known.scalers]
     if new: known.fit(new)
-    done = {s.name: (s, known.forecast(s.zscore(s.traces[-context:])[None], horizon, s)) for s in corpus}
+    done = {s.name: (s, known.forecast(last[s.name], horizon, s)) for s in corpus}
     with atomic_path(out) as draft: _WRITE[kind](done, draft)
     print(f'{out}: {horizon} frames after the end of {len(corpus)} recordings, smoothed, in their units')
 
 # %% ../nbs/10b_command.ipynb #a9816711
 @calm.command()
-@_shared('rate', 'window', 'series', 'scale', 'seed', 'variables')
-@click.option('--out', default='decode.csv', type=click.Path(), help='Table of scores.')
+@_shared('rate', 'window', 'series', 'nan', 'scale', 'seed', 'variables')
+@click.option('--out', default='decode.csv', type=click.Path(dir_okay=False), help='Table of scores.')
 def decode(path, scale, seed, variables, out, **options):
     "Decode behaviour from the traces, and score it on test trials, beside ridge regression."
-    corpus = _opened(path, **options)
-    found = findings(corpus, scale, seed, 8, variables=variables and variables.split())
-    scores = [e for f in found for e in f.decoded]
-    if not scores: raise ValueError(f'{path}: no behaviour that all recordings have and that varies; '
-                                    f'found {", ".join(corpus[0].behaviour) or "none"}')
+    corpus, names = _opened(path, **options), variables and variables.split()
+    if not decodable(list(corpus), names):
+        raise ValueError(f'{path}: no behaviour that all recordings have and that varies; '
+                         f'found {", ".join(corpus[0].behaviour) or "none"}')
+    scores = [e for f in findings(corpus, scale, seed, 8, variables=names) for e in f.decoded]
     table = decode_table(scores, 'own', resolve_scale(scale), 'single', seed)
     show_table(table[table.metric == 'r2_concat'][['session', 'model', 'variable', 'value']])
     print('table:', save_table(table, out))
 
 @calm.command()
-@_shared('rate', 'window', 'series', 'scale', 'seed', 'samples', 'context', 'variables')
-@click.option('--horizon', type=int, help='Frames to forecast; as far as the trials go.')
-@click.option('--out', default='report.html', type=click.Path(), help='The page; tables are written beside it.')
+@_shared('rate', 'window', 'series', 'nan', 'scale', 'seed', 'samples', 'context', 'variables')
+@click.option('--horizon', type=click.IntRange(3), help='Frames to forecast; as far as the trials go.')
+@click.option('--out', default='report.html', type=click.Path(dir_okay=False),
+              help='The page; tables are written beside it.')
 def report(path, scale, seed, samples, context, horizon, variables, out, **options):
     "Is there signal, and for how long ahead? One page that opens in a browser."
     corpus = _opened(path, **options)

@@ -17,7 +17,7 @@ from einops import rearrange
 from .core import *
 from .data import Corpus
 from .layers import Attention, Dropout, FeedForward, KVCache, attention_core, init_weights
-from .nq import METHODS, NQ, changed, corpus_key, detokenize, is_worm, session_key, tokenize
+from .nq import METHODS, NQ, changed, corpus_key, detokenize, is_worm, judged, session_key, tokenize
 from .store import store_folder
 from .training import (TrainConfig, fingerprint, fit, found_or_made, load_pretrained, load_weights,
                               mean_over_processes, only_training, precision_context, process, resolve_precision,
@@ -288,7 +288,7 @@ class DAT(nn.Module):
         "Embeddings of a session's neurons; raises KeyError for a session without tables."
         if table_key(session) not in self.tables:
             raise KeyError(f'no tables for session {session!r}; known: {", ".join(list(self.sessions)[:5])}…. '
-                           'Adapt the model to it first (calm_nb.dat.adapt)')
+                           'Adapt the model to it first: CalM.fit([session])')
         table = self.tables[table_key(session)]
         rows = table.neurons if table.names is None else self.by_name(table)
         return rows if ids is None else rows[ids]
@@ -677,7 +677,9 @@ def _fit_dat(dat, nq, sessions, training, folder, name, context):
     def work(batch):
         B, N, T = batch[0].shape
         return B*N*(T - 1), dat.work(B, N, T - 1)*(1 + bool(c.w_sampling)*c.sampling + bool(c.w_replace))
-    scored = [sessions[i] for i in range(min(len(sessions), 8))]
+    if context < nq.config.window:
+        raise ValueError(f'context={context}: expected one token, {nq.config.window} frames, or more')
+    scored = judged(sessions, context + 3)
     def validate(dat):
         corr = mean_over_processes(lambda s: _forecast_score(dat, nq, s, context), scored)
         return dict(score=1 - corr, corr=corr)

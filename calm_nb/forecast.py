@@ -23,8 +23,8 @@ from .core import *
 from .data import Corpus, _segment_of, block_split, ema
 from .dat import (DAT, adapt, adapt_training, _check_quantizer, dat_for, dat_preset, forecast_traces, load_dat,
                          recognise, save_dat, train_dat)
-from .nq import (METHODS, NQ, check_traces, denoise, draw_means, load_nq, nq_for, nq_preset, residuals, save_nq,
-                        train_nq)
+from .nq import (METHODS, NQ, check_traces, denoise, draw_means, judged, load_nq, nq_for, nq_preset, residuals,
+                        save_nq, train_nq)
 from .training import load_pretrained, save_pretrained
 
 # %% ../nbs/04c_forecast.ipynb #4fce6a6e
@@ -125,11 +125,11 @@ def distinct(sessions) -> list: # iterable of Session
     raise ValueError(f'{len(twice)} names stand for more than one session: {", ".join(map(repr, twice[:5]))}; '
                      'give each recording a name of its own (session=…)')
 
-def memory_of(session) -> dict: # Session -> mean and sd (N,), alpha, rate, units, checksum
+def memory_of(session) -> dict: # Session -> mean and sd (N,), alpha, rate, units, longest trial, checksum
     "What a model keeps of a session: how to read its traces as recorded, and by what to know it again."
     scale = dict(mean=np.asarray(session.mean), sd=np.asarray(session.sd))
     return scale | dict(alpha=float(session.alpha), rate=float(session.rate), units=session.units,
-                        checksum=session.checksum.split('+')[-1])
+                        longest=int(np.diff(session.trials).max()), checksum=session.checksum.split('+')[-1])
 
 def check_known(memories: dict, sessions: list, who: str): # {name: memory_of it}; the model's name, for the message
     "Raise ValueError for a session whose name is known and whose data are others."
@@ -651,8 +651,8 @@ def _scores_md(scores): # of Evaluation -> lines of markdown
 @dataclass
 class CalM:
     "NQ tokens and DAT rollouts as a forecaster; `fit` trains or adapts, `forecast` continues, a folder keeps it."
-    nq: NQ = None            # trained quantizer; None: `fit` trains one
-    dat: DAT = None          # trained transformer; None: `fit` trains one
+    nq: NQ = field(default=None, repr=False)   # trained quantizer; None: `fit` trains one
+    dat: DAT = field(default=None, repr=False) # trained transformer; None: `fit` trains one
     scalers: dict = field(default_factory=dict, repr=False) # session name -> memory_of it
     samples: int = None      # futures of a forecast; 0: the greedy one; None: 32, and 0 with the paper's method
     seed: int = 0            # of the draws and of training
@@ -689,15 +689,15 @@ class CalM:
         "Train if there is no model yet, else adapt to unknown sessions; ValueError for a known name with other data."
         sessions, start = distinct(sessions), time.perf_counter()
         check_known(self.scalers, sessions, self.name)
-        self._check_learnable(sessions)
+        context = self._check_learnable(sessions)
         self.scale = resolve_scale(self.scale)
         (sizes, steps), (config, training) = nq_preset(self.scale, self.method), dat_preset(self.scale, self.method)
         config = replace(config, names=self.names)
         training, untrained = replace(training, seed=self.seed), self.dat is None
         if self.nq is None: self.nq = train_nq(sessions, sizes, replace(steps, seed=self.seed))
-        if untrained: self.dat = train_dat(self.nq, sessions, config, training)
+        if untrained: self.dat = train_dat(self.nq, sessions, config, training, context=context)
         new = [s for s in sessions if s.name not in self.dat.sessions]
-        if new: adapt(self.dat, self.nq, new, adapt_training(training))
+        if new: adapt(self.dat, self.nq, new, adapt_training(training), context=context)
         elif not untrained: print(f'{self.name} knows these {len(sessions)} sessions: nothing to train')
         self.fit_seconds += time.perf_counter() - start
         return self.remember(sessions)
@@ -710,13 +710,13 @@ class CalM:
         recognise(self.dat, [s for s in sessions if s.name not in self.dat.sessions])
         return self.remember(sessions)
 
-    def _check_learnable(self, sessions):
-        "Raise ValueError for sessions without a validation trial, and for rates that are not one."
-        if sessions and not any(len(s.of('val')) for s in sessions):
-            trials = ', '.join(f'{s.name} has {len(s)}' for s in sessions[:5])
-            raise ValueError(f'no validation trial, by which a training is judged ({trials} trials): record more, or '
-                             'cut shorter ones (window=… of the reader)')
+    def _check_learnable(self, sessions, context=None):
+        "Frames for validation forecasts, 40 where trials are so long; ValueError for too short ones and for two rates."
         self._check_rates(sessions)
+        longest = max([int(np.diff(s.trials[s.of('val')]).max(initial=0)) for s in sessions], default=80)
+        context = context or (40 if longest > 42 else max(4, longest//2))
+        if sessions: judged(sessions, context + 3)
+        return context
 
     def _check_rates(self, sessions):
         rates = [m['rate'] for m in self.scalers.values() if 'rate' in m] + [s.rate for s in sessions]
@@ -745,6 +745,10 @@ class CalM:
         "Continue traces; raises ValueError for NaN, wrong neurons or too few frames, KeyError for an unknown session."
         own = not hasattr(session, 'trials')
         name, z = self.as_trained(context, session, frames) if own else self.as_scaled(context, session)
+        longest = self.scalers.get(name, {}).get('longest', horizon)
+        if horizon > 2*longest:
+            warnings.warn(f'{horizon} frames ahead: no trial that {self.name} learned from has more than {longest}; '
+                          'what it says beyond was never scored')
         z, beyond = within(z, self.reach)
         how = self.samples, self.temperature, self.seed
         both = forecast_traces(self.dat, self.nq, z, horizon, name, *how, residuals=self.residuals)
@@ -825,7 +829,11 @@ class CalM:
         "Read a model; raises a clear error for a missing, damaged or foreign folder."
         folder = Path(folder)
         about, arrays = load_pretrained(folder/'scalers', kind='calm')
-        nq, dat, both, scalers = load_nq(folder/'nq'), load_dat(folder/'dat'), ('mean', 'sd'), about.pop('sessions')
+        try: nq, dat, scalers = load_nq(folder/'nq'), load_dat(folder/'dat'), about.pop('sessions')
+        except (KeyError, TypeError) as error:
+            what = f'settings that make no model ({type(error).__name__}: {error})'
+            raise ValueError(f'{folder}: {what}: they were edited; save the model again, or train one') from error
+        both = 'mean', 'sd'
         for n, known in scalers.items():
             known |= {k: arrays[f'{n}/{k}'].numpy() for k in both if f'{n}/{k}' in arrays}
             fits = all(np.shape(known.get(k)) == (dat.sessions.get(n),) for k in both)
@@ -866,6 +874,8 @@ def calm_for(
 ) -> CalM:
     "The model of a corpus, pretrained on held-in, adapted to held-out sessions: found in the run folder or trained."
     start = time.perf_counter()
+    for which in ('held-in', 'held-out'): # before anything is trained
+        if some := list(corpus.sessions(which)): judged(some, options.get('context', 40) + 3)
     nq = nq_for(corpus, scale, seed, training=quantizing, method=method)
     dat = dat_for(corpus, nq, scale, seed, method=method, **options)
     key = config_key([corpus.names, nq.key, method, options], 1)

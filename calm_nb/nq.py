@@ -2,9 +2,9 @@
 
 # %% auto #0
 __all__ = ['METHODS', 'PAPER_NQ', 'NQConfig', 'Encoder', 'Decoder', 'Codebook', 'NQ', 'nq_losses', 'check_traces', 'tokenize',
-           'detokenize', 'reconstruction', 'perplexity', 'nq_preset', 'is_worm', 'trace_count', 'train_nq', 'changed',
-           'save_nq', 'load_nq', 'session_key', 'corpus_key', 'nq_for', 'draw_means', 'figure_reconstruction',
-           'residuals', 'denoise']
+           'detokenize', 'reconstruction', 'perplexity', 'nq_preset', 'is_worm', 'trace_count', 'judged', 'train_nq',
+           'changed', 'save_nq', 'load_nq', 'session_key', 'corpus_key', 'nq_for', 'draw_means',
+           'figure_reconstruction', 'residuals', 'denoise']
 
 # %% ../nbs/03_nq.ipynb #ad00e357
 from dataclasses import asdict, dataclass, fields, replace
@@ -433,6 +433,16 @@ def trace_count(sessions, neurons: int=256) -> int: # Sessions, neurons of a tri
     "Training traces of an epoch: every trial once, with at most so many of its neurons, as in the released code."
     return sum(len(s.of('train'))*min(s.n_neurons, neurons) for s in sessions)
 
+def judged(sessions, frames: int=1) -> list: # Sessions; of a validation trial, at least -> at most eight of them
+    "Those by whose validation trials a training is judged; ValueError where none has such a trial."
+    longest = [np.diff(s.trials[s.of('val')]).max(initial=0) for s in sessions]
+    some = [s for s, n in zip(sessions, longest) if n >= frames][:8]
+    if some: return some
+    both = list(zip(sessions, longest))[:5]
+    here = '; '.join(f'{s.name}: {len(s)} trials, for validation up to {n} frames' for s, n in both)
+    raise ValueError(f'no validation trial of {frames} frames or more, by which a training is judged ({here}): record '
+                     'more, cut other windows (window=… of the reader), or ask for a shorter context')
+
 def train_nq(
     sessions, # held-in Sessions
     config: NQConfig=None, training: TrainConfig=None, # sizes and weights; steps, learning rate, …
@@ -443,7 +453,7 @@ def train_nq(
     training = (training or TrainConfig(ema=0.)).on_data(trace_count(sessions), c.traces*process()[1])
     torch.manual_seed(training.seed)
     nq, batches = NQ(c), _TraceBatches(sessions, 'train', c.traces, training.seed, c.offsets)
-    scored = [sessions[i] for i in range(min(len(sessions), 8))]
+    scored = judged(sessions)
     validate = lambda m: dict(score=1 - mean_over_processes(lambda s: reconstruction(m, s, 'val'), scored))
     fit(nq, batches, _nq_loss(training.steps), training, validate=validate, after_step=_codebook_step(training.steps),
         groups=_nq_groups(training.weight_decay), work=lambda y: (y.numel()//c.window, nq.work(*y.shape)),

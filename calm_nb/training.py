@@ -213,7 +213,7 @@ def load_pretrained(folder, kind: str) -> tuple: # configuration as a dict, {nam
     about = read_json(folder/'config.json')
     _check_format(folder/'config.json', about, kind)
     state, header = load_tensors(folder/'model.safetensors', kind)
-    if header['config_key'] != config_key(about['config'], kind):
+    if header['config_key'] != config_key(about.get('config'), kind):
         raise ValueError(f'{folder}: config.json and model.safetensors were not written together, or one was edited: '
                          'save the model again')
     bad = [k for k, v in state.items() if v.is_floating_point() and not v.isfinite().all()]

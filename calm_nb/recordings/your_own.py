@@ -235,12 +235,16 @@ def _check_axes(x, timestamps, behaviour, neurons, who):
     wrong = [f'{k} has {N}' for k, v in long.items() if v is not None and np.ndim(v) and len(v) == N != T]
     wrong += [f'{k} of the neurons has {T}' for k, v in (neurons or {}).items() if np.ndim(v) and len(v) == T != N]
     expect(not wrong, f'{who}: traces {x.shape} are (neurons, frames): {"".join(wrong[:1])} values: pass traces.T')
-    if T != N and any(v is not None and np.ndim(v) for v in (long | (neurons or {})).values()): return # T or N values
+    told = [v for v in long.values() if v is not None and np.ndim(v)] # of T values; and of N, but no course of time
+    told += [v for v in (neurons or {}).values() if np.ndim(v) and not _is_course(np.asarray(v))]
+    if T != N and told: return
     down, right = _roughness(x), _roughness(x.T)
     turned = T < min(N, 10) or down > .8 and right < .5
     expect(not turned, f'{who}: traces of {T} frames x {N} neurons look transposed: as rough as noise from frame to '
                        f'frame ({down:.2f}), smooth from neuron to neuron ({right:.2f}; 1 is noise). Pass traces.T; '
                        'if they are right, say so with neurons=dict(name=…), a name a neuron')
+
+def _is_course(x): return x.dtype.kind == 'f' and x.ndim == 1 and _roughness(x[:, None]) < .5
 
 def _roughness(x, most=300): # (T, N) -> 0 smooth, 1 noise
     "Half the mean square of steps along the first axis over the variance, of a few columns, 1 where too few."
@@ -753,7 +757,7 @@ def _find_traces(arrays, key, who):
     named = [k for n in _TRACES for k in arrays if k.lower() == n and arrays[k].ndim == 2]
     here = ', '.join(f'{k} {v.shape}' for k, v in arrays.items()) or 'no arrays (structs and cells are passed over)'
     one = named or len(matrices) == 1 and not re.search(_NO_TRACES, matrices[0].lower())
-    expect(one, f'{who}: {len(matrices)} matrices among {here}; expected one called traces, or pass key=')
+    expect(one, f'{who}: {len(matrices)} matrices among {here}; expected one called traces, or pass series=')
     return (named or matrices)[0]
 
 def _sort_arrays(arrays, key, log, matlab=False):
@@ -766,7 +770,6 @@ def _sort_arrays(arrays, key, log, matlab=False):
         if v.shape == arrays[name].shape and v.ndim == 2: log.note(f'{k} of shape {v.shape}, that of {name}: left out')
         elif role: parts[role] = v if role in ('trials', 'trial_times') else _squeeze(v)
         else: rest[k] = _squeeze(v)
-    if 'rate' in parts: parts['rate'] = _positive(parts['rate'], log)
     if matlab and 'trials' in parts:
         shape = np.shape(parts['trials'])
         expect(shape[1:] == (2,), f'{log}: trials of shape {shape}; expected (n, 2)')
@@ -871,16 +874,20 @@ def _is_number(word):
 def _csv(path):
     "A table's columns by name; without a header the names are numbers."
     import pandas as pd
-    with reading(path), open(path, encoding='utf-8') as f: lines = [x for x in f if x.strip()] or ['']
-    sep = '\t' if Path(path).suffix.lower() == '.tsv' else ';' if ';' in lines[0] else ','
+    with reading(path), open(path, 'rb') as f: marks = f.read(2) # spreadsheets begin text with a mark of its encoding
+    how = dict(encoding='utf-16' if marks in (b'\xff\xfe', b'\xfe\xff') else 'utf-8-sig')
+    with reading(path), open(path, **how) as f: lines = [x for x in f if x.strip()] or ['']
+    tabs = Path(path).suffix.lower() == '.tsv' or '\t' in lines[0]
+    sep = '\t' if tabs else ';' if ';' in lines[0] else ','
     with reading(path): first, last = (next(csv.reader([x], delimiter=sep), []) for x in (lines[0], lines[-1]))
     if len(last) < len(first):
         raise DamagedFile(f'{path}: the last line has {len(last)} of {len(first)} columns: cut short; make it again')
     decimal = ',' if sep != ',' and ',' in lines[-1] else '.'
     bare = all(_is_number(w.replace(decimal, '.')) for w in first)
     with reading(path):
-        table = pd.read_csv(path, sep=sep, decimal=decimal, header=None if bare else 'infer', skipinitialspace=True)
-    return {str(k).strip(): v.to_numpy() for k, v in table.items()}
+        table = pd.read_csv(path, sep=sep, decimal=decimal, header=None if bare else 'infer', skipinitialspace=True,
+                            **how)
+    return {str(k).strip(): v.to_numpy() if v.dtype.kind in 'biuf' else v.to_numpy(str) for k, v in table.items()}
 
 def _uncounted(columns, log): # without an index, which only counts the rows
     k, v = next(iter(columns.items()), ('', np.zeros(0)))
@@ -906,7 +913,7 @@ def _csv_arrays(path, log):
 
 def from_file(
     path, # .npy, .npz, .csv, .tsv, .mat or plain HDF5
-    key: str=None, # name of the array of traces; None: see above
+    series: str=None, # name of the array of traces; None: see above
     rate: float=None, # Hz, where the file has neither rate nor time stamps
     **given, # as in `from_arrays`: trial_times, behaviour, window, units, …
 ) -> Recording:
@@ -916,7 +923,7 @@ def from_file(
     if not path.is_file(): raise FileNotFoundError(f'{path}: no such file (expected arrays)')
     if suffix == '.npy': parts = {'traces': _npy(path, 2)}
     elif suffix in ('.csv', '.tsv'): parts = _csv_arrays(path, log)
-    elif suffix == '.npz': parts = _sort_arrays(_npz(path), key, log)
+    elif suffix == '.npz': parts = _sort_arrays(_npz(path), series, log)
     else:
         with reading(path): hdf5 = h5py.is_hdf5(path)
         if not hdf5 and suffix != '.mat':
@@ -924,7 +931,7 @@ def from_file(
         arrays, matlab = _hdf5(path) if hdf5 else (_mat(path), True)
         fall = {'F', 'Fneu', 'iscell'} <= {*arrays}
         if fall: raise NotThisFormat(f'{path}: the copy that Suite2p writes for MATLAB; read its folder')
-        parts = _sort_arrays(arrays, key, log, matlab)
+        parts = _sort_arrays(arrays, series, log, matlab)
     return _finish(path, 'arrays', parts, {**given, 'rate': rate}, log)
 
 # %% ../../nbs/01d_your_own.ipynb #848c9b50
@@ -971,10 +978,10 @@ def _beside(path): # sidecars that exist: 'trials' and 'behaviour' -> path
     files = {k: [b.parent/f'{b.name}.{w}.csv' for b in _bases(path) for w in words] for k, words in names.items()}
     return {k: next(p for p in paths if p.is_file()) for k, paths in files.items() if any(p.is_file() for p in paths)}
 
-def _sidecars(path): # arguments of from_arrays from the files beside a recording
+def _sidecars(path, log): # arguments of from_arrays from the files beside a recording
     out = {k: _csv(file) for k, file in _beside(path).items()}
     if 'behaviour' not in out: return out
-    times, columns = _apart(out['behaviour'])
+    times, columns = _apart(_uncounted(out['behaviour'], log))
     return out | {'behaviour': {k: v if times is None else (times, v) for k, v in columns.items()}}
 
 # %% ../../nbs/01d_your_own.ipynb #483d02f1
@@ -989,7 +996,8 @@ def _found(r):
 
 def _known(kind): # options a reader takes
     names = [k for f in (_READERS[kind], from_arrays) for k in inspect.signature(f).parameters]
-    return [k for k in names[1:] if k not in ('given', 'identity', 'traces')] + ['subject', 'session', 'units', 'meta']
+    names = [k for k in dict.fromkeys(names[1:]) if k not in ('given', 'identity', 'traces')]
+    return names + ['subject', 'session', 'units', 'meta']
 
 def read(
     path, # an NWB file, a Suite2p folder, a CaImAn result, or a file of arrays
@@ -1003,7 +1011,7 @@ def read(
     path = Path(path).expanduser()
     kind = _kind_of(path)
     for option in options: choose(f'option for {kind}', option, _known(kind))
-    beside = _sidecars(path)
+    beside, options['notes'] = _sidecars(path, log := Log(path)), [*options.get('notes', []), *log.notes]
     if any(options.get(k) is not None for k in _CUTS): beside.pop('trials', None)
     if 'behaviour' in beside: options['behaviour'] = {**beside.pop('behaviour'), **(options.get('behaviour') or {})}
     recording = _READERS[kind](path, **{**options, **beside})
@@ -1052,7 +1060,7 @@ def load(
     scale: str='paper', # all; 'small': at most 12 sessions of 64 neurons, which a CPU can train on; 'tiny': 3 sessions
     window: int=80, # frames a pseudo-trial where a recording has no trials
     rate: float=None, # Hz, for recordings that do not hold theirs
-    series: str=None, trials: str='trials', # of NWB files, as in `from_nwb`
+    series: str=None, trials: str='trials', # of NWB files, as in `from_nwb`; the array of traces in other files
     neucoeff: float=.7, # of Suite2p folders
     nan: str='drop', # neurons with NaN: 'drop', 'interpolate' or 'raise'
     **how, # as in stored_corpus: seed, alpha, held_out (of the animals), neurons, sessions, store, workers
