@@ -121,7 +121,7 @@ def decode(path, scale, seed, variables, out, **options):
     corpus = _opened(path, **options)
     found = findings(corpus, scale, seed, 8, variables=variables and variables.split())
     scores = [e for f in found for e in f.decoded]
-    if not scores: raise ValueError(f'{path}: no behaviour that all recordings have and that varies; '
+    if not scores: raise ValueError(f'{path}: no behaviour that varies, or not those asked for; '
                                     f'found {", ".join(corpus[0].behaviour) or "none"}')
     table = decode_table(scores, 'own', resolve_scale(scale), 'single', seed)
     show_table(table[table.metric == 'r2_concat'][['session', 'model', 'variable', 'value']])

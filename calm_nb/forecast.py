@@ -855,7 +855,9 @@ def calm_for(
     quantizing=None, # TrainConfig of the quantizer; None: the preset's
     **options, # of dat_for: config, training, context
 ) -> CalM:
-    "The model of a corpus, pretrained on held-in, adapted to held-out sessions: found in the run folder or trained."
+    "The model of a corpus, pretrained on held-in, adapted to held-out sessions, found or trained; ValueError as `fit`."
+    CalM()._check_rates(corpus)
+    CalM()._check_rates(corpus)
     start = time.perf_counter()
     nq = nq_for(corpus, scale, seed, training=quantizing, method=method)
     dat = dat_for(corpus, nq, scale, seed, method=method, **options)

@@ -12,10 +12,10 @@ import matplotlib.pyplot as plt, numpy as np, pandas as pd
 from .core import *
 from .baselines.decode import decoder
 from .baselines.forecast import baseline
-from .data import Corpus, prepare
+from .data import Corpus, by_rate, prepare
 from .datasets import load
-from .decode import CalMDecoder, Features, decode_targets, evaluate_decoders, fit_decoders, head_preset
-from .forecast import LEVELS, calm_for, evaluate, horizon_trials, only, trial_batches
+from .decode import CalMDecoder, Features, decodable, evaluate_decoders, fit_decoders, head_preset
+from .forecast import LEVELS, calm_for, evaluate, horizon_trials, trial_batches
 from .interpret import as_read
 from .look import describe, draw_raster
 from .nq import tokenize
@@ -34,13 +34,6 @@ def open_recordings(
     recording = read(path, say=False, **options)
     return Corpus('own', {recording.session: partial(prepare, recording)})
 
-def _of_one_rate(corpus):
-    "Corpora of recordings whose rates differ by a quarter at most."
-    parts = []
-    for rate, name in sorted((s.rate, s.name) for s in corpus):
-        if not parts or rate > 1.25*parts[-1][0]: parts.append((rate, []))
-        parts[-1][1].append(name)
-    return [only(corpus, *names) for _, names in parts]
 
 # %% ../nbs/10a_report.ipynb #5f2cb393
 @dataclass
@@ -59,16 +52,16 @@ def findings(
     corpus, # Corpus, of open_recordings
     scale: str='auto', seed: int=0, # of models and training; of training
     samples: int=32, context: int=40, horizon: int=None, # futures; frames shown and asked for, None: as trials allow
-    variables=None, # behaviours to decode; None: all that every recording of one rate has
+    variables=None, # behaviours to decode; None: as `decodable` finds them in the recordings of one rate
 ) -> list: # of Findings, a session each
     "Train, forecast and decode all recordings; what is trained is kept in the run folder and found again."
     found = []
-    for part in _of_one_rate(corpus):
+    for part in by_rate(corpus):
         sessions = [part[n] for n in part.names]
         calm = calm_for(part, resolve_scale(scale), seed, samples, context=context)
         rivals = [baseline(n, scale, context, None, samples, seed).fit(sessions) for n in ('Linear', 'VAR')]
-        heads = _decoders(part, calm, scale, seed, variables)
-        found += [_findings_of(s, [calm, *rivals], heads, context, horizon) for s in sessions]
+        heads, able = _decoders(part, calm, scale, seed, variables)
+        found += [_findings_of(s, [calm, *rivals], heads if s.name in able else [], context, horizon) for s in sessions]
     return found
 
 def _findings_of(session, models, heads, context, horizon):
@@ -80,19 +73,14 @@ def _findings_of(session, models, heads, context, horizon):
     return Findings(session, models, skill, evaluations, decoded, context=context)
 
 def _decoders(part, calm, scale, seed, variables):
-    "CalM's head and ridge over the frames around, fitted together; none without behaviour that all sessions have."
-    common = set.intersection(*(set(s.behaviour) for s in part))
-    able = [v for v in variables or part[0].behaviour if v in common and _can_be_decoded(part, v)]
-    if not able: return []
+    "CalM's head and ridge over the frames around, fitted together, and their sessions; none without behaviour."
+    try: wanted, able = decodable(part, variables or ())
+    except ValueError: return [], []
     kept = run_folder(part.name, resolve_scale(scale), seed, 'decode')
     features = Features(calm.nq, calm.dat, kept, head_preset(resolve_scale(scale))[1].stride)
-    made = [CalMDecoder(features, tuple(able), 'glu', False, scale, seed, kept), decoder('GLM-window', tuple(able))]
-    fit_decoders([(m, [part[n] for n in part.names]) for m in made])
-    return made
-
-def _can_be_decoded(part, variable):
-    try: return [decode_targets(s, (variable,)) for s in part] != []
-    except ValueError: return False
+    made = [CalMDecoder(features, wanted, 'glu', False, scale, seed, kept), decoder('GLM-window', wanted)]
+    fit_decoders([(m, [part[n] for n in able]) for m in made])
+    return made, able
 
 # %% ../nbs/10a_report.ipynb #8132eaec
 def _picture(fig): # matplotlib Figure -> html
