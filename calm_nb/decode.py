@@ -88,7 +88,7 @@ def decode_targets(session, variables) -> Targets: # Session, names of behaviour
     mean, sd = np.nanmean(train, 0), np.nanstd(train, 0)
     return Targets(variables, ((raw - mean)/sd).astype(np.float32), mean, sd)
 
-# %% ../nbs/05a_heads.ipynb #59450707
+# %% ../nbs/05a_heads.ipynb #5cafcb9b
 def decodable(
     corpus, variables=(), # Corpus; names of behaviours; none: what most sessions have, and all of these have besides
 ) -> tuple: # names of the variables, names of the sessions that have them all
@@ -102,7 +102,8 @@ def decodable(
     wanted = tuple(variables) or tuple(v for v, _ in counts.most_common(1))
     names = [n for n, vs in able.items() if wanted and {*wanted} <= {*vs}]
     if not names:
-        raise ValueError(f'nothing to decode in {len(able)} sessions: {"; ".join(why.values()) or "no behaviour at all"}')
+        found = '; '.join(why.values()) or 'no behaviour at all'
+        raise ValueError(f'nothing to decode in {len(able)} sessions: {found}')
     if not variables: wanted = tuple(v for v in able[names[0]] if all(v in able[n] for n in names))
     left = [f'session {n} (has {", ".join(vs) or "none of it"})' for n, vs in able.items() if n not in names]
     left += [f'{v} (in {n} of {len(able)} sessions)' for v, n in counts.items() if v not in wanted]
