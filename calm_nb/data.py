@@ -649,4 +649,7 @@ def by_rate(corpus) -> list: # Corpus -> of Corpus, the slowest first; the corpu
     if len(parts) < 2: return [corpus]
     print('several rates: a token is so many frames, so each rate has models of its own:',
           '; '.join(f'{rate:g} Hz ({_few(names, 4)})' for rate, names in parts))
-    return [corpus.part(names) for _, names in parts]
+    parts = [corpus.part(names) for _, names in parts]
+    alone = {*corpus.held_out} - {name for part in parts for name in part.held_out}
+    if alone: print(f'of their rate only held-out ones are here, so they are held in: {", ".join(sorted(alone))}')
+    return parts
