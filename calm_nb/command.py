@@ -8,11 +8,12 @@ from pathlib import Path
 from urllib.parse import quote
 import warnings, click, numpy as np, pandas as pd
 from .core import *
-from .decode import decode_table
-from .forecast import CalM, calm_for
+from .baselines.forecast import Copy
+from .decode import decodable, decode_table
+from .forecast import CalM, calm_for, evaluate, horizon_trials
 from .interop import to_xarray
 from .look import describe, draw_raster, show_skipped
-from .report import decodable, findings, open_recordings, write_report
+from .report import findings, open_recordings, write_report
 from .skill import skill_table
 
 # %% ../nbs/10b_command.ipynb #4049dcb7
@@ -74,7 +75,8 @@ def fit(path, scale, seed, context, method, out, **options):
     corpus = _opened(path, **options)
     CalM()._check_rates(list(corpus))
     model = calm_for(corpus, resolve_scale(scale), seed, method=method, context=context)
-    model.save_pretrained(out)
+    able = [s for s in corpus if horizon_trials(s, 'test', context)[0]]
+    model.save_pretrained(out, [evaluate(m, s, 'test', context) for s in able for m in (model, Copy())])
     print(f'{out}: a model of {len(corpus)} recordings; CalM.from_pretrained({out!r}) opens it')
 
 def _as_csv(done, path):
@@ -126,10 +128,8 @@ def forecast(path, model, horizon, context, out, **options):
 @click.option('--out', default='decode.csv', type=click.Path(dir_okay=False), help='Table of scores.')
 def decode(path, scale, seed, variables, out, **options):
     "Decode behaviour from the traces, and score it on test trials, beside ridge regression."
-    corpus, names = _opened(path, **options), variables and variables.split()
-    if not decodable(list(corpus), names):
-        raise ValueError(f'{path}: no behaviour that all recordings have and that varies; '
-                         f'found {", ".join(corpus[0].behaviour) or "none"}')
+    corpus, names = _opened(path, **options), tuple((variables or '').split())
+    decodable(corpus, names) # or an error, before anything is trained
     scores = [e for f in findings(corpus, scale, seed, 8, variables=names) for e in f.decoded]
     table = decode_table(scores, 'own', resolve_scale(scale), 'single', seed)
     show_table(table[table.metric == 'r2_concat'][['session', 'model', 'variable', 'value']])

@@ -4,7 +4,7 @@
 __all__ = ['SPLITS', 'SCHEMA', 'RecordingError', 'DamagedFile', 'NotThisFormat', 'expect', 'some', 'Log', 'windows_of',
            'Recording', 'frame_times', 'reading', 'open_h5', 'members', 'read_field', 'read_attr', 'smooth_on', 'ema',
            'hold_out', 'Session', 'prepare', 'resplit', 'thin', 'block_split', 'checksum_of', 'fingerprint_of',
-           'save_session', 'open_session', 'Corpus']
+           'save_session', 'open_session', 'Corpus', 'by_rate']
 
 # %% ../nbs/01_data.ipynb #73e3a0dc
 import contextlib, errno, h5py, hashlib, json, re, shutil
@@ -633,3 +633,23 @@ class Corpus:
         "Walk through 'held-in', 'held-out' or 'all', one open after the other; raises ValueError for another word."
         names = {'held-in': self.held_in, 'held-out': self.held_out, 'all': self.names}
         return (self[name] for name in names[choose('sessions', which, names)])
+
+    def part(self, names): # of sessions -> Corpus
+        "Some of the sessions, held in and out as here; all are held in where these were held out alone."
+        makers = {n: self.makers[n] for n in self.names if n in {*names}}
+        out = [n for n in self.held_out if n in makers]
+        return Corpus(self.name, makers, out if len(out) < len(makers) else (), self.skipped, self.keep)
+
+def by_rate(corpus) -> list: # Corpus -> of Corpus, the slowest first; the corpus itself where there is one rate
+    "Parts whose rates differ by a quarter at most; printed where there are several."
+    parts = []
+    for rate, name in sorted((s.rate, s.name) for s in corpus):
+        if not parts or rate > 1.25*parts[-1][0]: parts.append((rate, []))
+        parts[-1][1].append(name)
+    if len(parts) < 2: return [corpus]
+    print('several rates: a token is so many frames, so each rate has models of its own:',
+          '; '.join(f'{rate:g} Hz ({_few(names, 4)})' for rate, names in parts))
+    parts = [corpus.part(names) for _, names in parts]
+    alone = {*corpus.held_out} - {name for part in parts for name in part.held_out}
+    if alone: print(f'of their rate only held-out ones are here, so they are held in: {", ".join(sorted(alone))}')
+    return parts

@@ -81,6 +81,7 @@ SOURCES = {
         "git -C '{folder}' checkout 35695a1"),
     'own': Source('your own recordings: NWB, suite2p, CaImAn, arrays', 'your disk', 'as you like',
                   'the files and folders', load_own)}
+SOURCES['mine'] = SOURCES['own']
 
 # %% ../nbs/02f_datasets.ipynb #f44a04b0
 def _place(name, root=None): # where a data set belongs: `root`, else $CALM_NB_DATA/<name>; None where neither is given
@@ -113,16 +114,18 @@ def find_dataset(
     source = SOURCES[choose('dataset', name, SOURCES)]
     if standin: return f"{choose('dataset with a stand-in', name, STANDINS)}-standin"
     if source.place: data_root(name, root)
-    return name
+    return 'own' if source is SOURCES['own'] else name
 
 def load(
     name: str, # of a data set in SOURCES
     root=None, # folder of its files; None: $CALM_NB_DATA/<name>
     standin: bool=False, # synthetic files of the same format, made on demand; `root` is then not used
+    held_out=None, # animals: names, in a list or separated by spaces, how many, or their share; None: the source's own
     **options, # scale='small', seed=0, alpha=.15 and the source's own
 ) -> Corpus:
     "Load a data set by name; ValueError for an unknown name or option, FileNotFoundError where files are missing."
     source = SOURCES[choose('dataset', name, SOURCES)]
+    if held_out is not None: options['held_out'] = held_out.split() if isinstance(held_out, str) else held_out
     known = [k for k in inspect.signature(source.load).parameters if k not in ('root', 'how')]
     known = dict.fromkeys([*known, *(HOW if source.place else ())])
     for option in options: choose(f'option of {name}', option, known)

@@ -732,8 +732,8 @@ class CalM:
             if known != s.n_neurons:
                 raise ValueError(f'{self.name} has {known} neurons of session {s.name!r}, which has {s.n_neurons}')
             self.scalers[s.name] = memory_of(s) | dict(neurons=_labels(s.neurons))
-        judged = [s for s in islice(sessions, 8) if len(s.of('val'))]
-        if self.residuals is None and self.method == 'ours' and judged: self.residuals = residuals(self.nq, judged)
+        some = [s for s in islice(sessions, 8) if len(s.of('val'))]
+        if self.residuals is None and self.method == 'ours' and some: self.residuals = residuals(self.nq, some)
         return self
 
     def forecast(self,
@@ -872,7 +872,7 @@ def calm_for(
     quantizing=None, # TrainConfig of the quantizer; None: the preset's
     **options, # of dat_for: config, training, context
 ) -> CalM:
-    "The model of a corpus, pretrained on held-in, adapted to held-out sessions: found in the run folder or trained."
+    "The model of a corpus, pretrained on held-in, adapted to held-out sessions, found or trained; ValueError as `fit`."
     start = time.perf_counter()
     for which in ('held-in', 'held-out'): # before anything is trained
         if some := list(corpus.sessions(which)): judged(some, options.get('context', 40) + 3)

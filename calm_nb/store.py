@@ -144,10 +144,15 @@ def _holding_out(held_out, subjects):
               f'{", ".join(sorted(subjects))}; a quarter of the mice is held out by seed instead')
     return .25
 
+def _check_held_out(held_out, subjects):
+    "Refuse the name of an animal that is not here, where all are known."
+    if isinstance(held_out, (int, float)) or '' in subjects: return
+    for animal in held_out: choose('held-out animal', str(animal), sorted(subjects))
+
 def _drawn_with(raws, limit, seed, out):
-    "At most `limit` sessions by seed, held-out mice among them in their share, at least one."
+    "At most `limit` sessions by seed, held-out animals among them in their share, at least one."
     if limit is None or limit >= len(raws) or isinstance(out, (int, float)): return _drawn(raws, limit, seed)
-    away = {k: r for k, r in raws.items() if r.subject in out}
+    away = {k: r for k, r in raws.items() if r.subject in map(str, out)}
     n = min(max(round(limit*len(away)/len(raws)), min(1, len(away))), limit - 1)
     few = _drawn(away, n, seed) | _drawn({k: r for k, r in raws.items() if k not in away}, limit - n, seed)
     return {k: r for k, r in raws.items() if k in few}
@@ -192,15 +197,15 @@ def stored_corpus(
     store=None, workers: int=None, # folder, None: store_folder(name); processes for the conversion
     neurons: int=None, sessions: int=None, # at most so many, drawn by seed; None: as the scale says
     skipped: dict=None, version: int=1, # name -> why, from the search for files; of the reader
-    draw=_drawn, # draw(raws, sessions, seed) -> those to read
 ) -> Corpus:
     "Convert what is not converted yet, open the rest lazily; FileNotFoundError where nothing can be read."
     if not raws: raise FileNotFoundError(f'{root}: no recordings among {len(skipped or ())} files; expected {expected}'
                                          f'. {"; ".join(list((skipped or {}).values())[:5])}')
+    _check_held_out(held_out, {r.subject for r in raws.values()})
     few, cells = sizes[resolve_scale(scale)]
     neurons = neurons or cells
     key = config_key(dict(options=options, alpha=alpha, neurons=neurons, schema=SCHEMA), version)
-    folder, raws = Path(store or store_folder(name))/key, draw(raws, sessions or few, seed)
+    folder, raws = Path(store or store_folder(name))/key, _drawn_with(raws, sessions or few, seed, held_out)
     kept, skipped = _sorted_out(_convert(raws, folder, alpha, seed, neurons, workers, name, options), skipped)
     why = '; '.join(f'{k}: {v}' for k, v in list(skipped.items())[:5])
     if not kept: raise FileNotFoundError(f'{name}: none of {len(raws)} recordings could be read. {why}')

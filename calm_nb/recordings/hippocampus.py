@@ -13,7 +13,7 @@ from scipy.signal import lfilter
 from scipy.sparse import csc_array, issparse
 from ..core import *
 from ..data import Corpus, NotThisFormat, Recording, RecordingError, fingerprint_of, reading
-from ..store import Raw, _drawn_with, _holding_out, stored_corpus
+from ..store import Raw, _holding_out, stored_corpus
 
 # %% ../../nbs/01e_hippocampus.ipynb #4ad97bdb
 _MICE = {'C5M1': ('CA1', 20.), 'C6M3': ('CA1', 20.), 'C6M4': ('CA1', 20.), 'C8M2': ('CA1', 10.), 'C14M4': ('CA3', 20.),
@@ -238,5 +238,5 @@ def load(
         raise FileNotFoundError(f'{root}: no session in {len(files)} files <mouse>_{_EVENTS}.mat. '
                                 + '; '.join(list(skipped.values())[:5]))
     out = _holding_out(held_out, {r.subject for r in raws.values()})
-    how |= dict(scale=scale, held_out=out, skipped=skipped, draw=partial(_drawn_with, out=out))
+    how |= dict(scale=scale, held_out=out, skipped=skipped)
     return stored_corpus('hippocampus', raws, options, **how)

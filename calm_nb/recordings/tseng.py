@@ -12,7 +12,7 @@ import numpy as np
 from ..core import *
 from ..data import (Corpus, Log, NotThisFormat, Recording, _check_field, expect, fingerprint_of,
                           frame_times, members, open_h5, read_attr, read_field, reading, some)
-from ..store import Raw, _drawn_with, _holding_out, once, sift, stored_corpus
+from ..store import Raw, _holding_out, once, sift, stored_corpus
 
 # %% ../../nbs/01b_tseng.ipynb #886ec5eb
 _HELD_OUT = ('6', '10') # the paper's held-out mice
@@ -495,4 +495,4 @@ def load(
     raws = {session_name(path): raw for path, raw in found.items()}
     out = _holding_out(held_out, {r.subject for r in raws.values()})
     return stored_corpus('tseng', raws, options, root=root, expected='NWB files of dandiset 000579', scale=scale,
-                         held_out=out, skipped=skipped, draw=partial(_drawn_with, out=out), **how)
+                         held_out=out, skipped=skipped, **how)

@@ -1075,8 +1075,9 @@ def load(
         animal = _animal(path, root, kind)
         read_it = partial(_read_one, path, session=name, subject=animal)
         raws[name] = Raw(read_it, (path, *_beside(path).values()), animal)
-    if len(raws) > 1 and len({r.subject for r in raws.values()}) == len(raws):
-        print(f'{len(raws)} recordings, each taken for an animal of its own: where one has several, put them in a '
+    guessed = [name for name, r in raws.items() if r.subject == name]
+    if len(guessed) > 1:
+        print(f'{len(guessed)} recordings, each taken for an animal of its own: where one has several, put them in a '
               'folder of its name, or sub-<animal> in their names')
     options = dict(window=window, series=series, trials=trials, neucoeff=neucoeff, nan=nan, rate=rate)
     return stored_corpus('own', raws, options, root=root, expected='NWB, Suite2p, CaImAn or arrays', skipped=skipped,
