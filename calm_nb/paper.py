@@ -665,7 +665,8 @@ class _Chapter:
         title, lead = re.search('^# (.+)', prose, re.M), re.search(r'^[\w*`].*?(?=\n\n|\Z)', prose, re.M | re.S)
         self.title = f'{self.number} {title[1]}' if title else self.name
         self.lead = ' '.join(lead[0].split()) if lead else '' # its first paragraph
-        self.line = re.match(r'.*?([.?!:](?=\s+[A-Z]|$)|$)', self.lead)[0]
+        line = re.match(r'.*?([.?!](?=\s+[A-Z`]|$)|$)', self.lead)[0]
+        self.line = re.sub(r' \$[^$]*\$', '', line) # its first sentence, without formulas
         self.module = (re.search(r'#\| *default_exp (\S+)', self.code) or [None, None])[1]
         self.cells = [(c['id'], ''.join(c['source'])) for c in cells if c['cell_type'] == 'code']
     link = property(lambda self: f'[{self.title}]({self.name}.html)')
@@ -696,7 +697,7 @@ def _bar(chapters, i=None, body=''): # what is on the page
     menus = [f'<details><summary>{k}</summary>{shown(v)}</details>' for k, v in menus.items() if v]
     return f'<nav>{shown(links)}{"".join(menus)}</nav>'
 
-# %% ../nbs/09_paper.ipynb #cb94fc17
+# %% ../nbs/09_paper.ipynb #fe75093c
 def _entry(title, thing):
     "A public name: signature with docments, and docstring; of a constant its value."
     from fastcore.docments import MarkdownRenderer
@@ -730,7 +731,7 @@ def _api(chapters):
             parts += [f'<h3 id="{c.module}.{title}"><a href="{to}">{title}</a></h3>', _entry(title, thing)]
     return ''.join(parts)
 
-# %% ../nbs/09_paper.ipynb #fbcd6c77
+# %% ../nbs/09_paper.ipynb #db92d522
 def _maker(figure, chapters, made): # path inside figures/; the stem of a file -> its notebook, of the runs on record
     "The chapter that a figure comes from, or None."
     run, named = '-' in figure.parent.name, f"'figures'/'{figure.parent.name or figure.stem}'"
@@ -754,7 +755,7 @@ def _gallery(chapters, shown, figures): # name of a chapter -> [(picture, where 
         parts.append(f'<h2 id="{name}">{link}</h2><div class="grid">{"".join(each)}</div>')
     return ''.join(parts)
 
-# %% ../nbs/09_paper.ipynb #c6cad6ac
+# %% ../nbs/09_paper.ipynb #4604fa03
 _DOORS = { # title: the module whose chapter says what it is, what to type, where to go on
     'Your own recording': ('report', '.venv/bin/calm report ~/recordings',
                            '[Five lines of Python](#Your-own-recording)'),
@@ -783,7 +784,7 @@ def _front(readme, chapters): # text
     text = re.sub('(?s)<!-- readme: chapters -->.*?<!-- end -->', lambda m: _block('parts', parts.values()), text)
     return _relink(_from_md(text))
 
-# %% ../nbs/09_paper.ipynb #6716108d
+# %% ../nbs/09_paper.ipynb #d0c5dae2
 _MATH = ('<script>MathJax={tex:{inlineMath:[["$","$"]],tags:"ams"}}</script>'
          '<script async src="https://cdn.jsdelivr.net/npm/mathjax@3/es5/tex-chtml.js"></script>')
 
