@@ -6,7 +6,7 @@ __all__ = ['ITEMS', 'Step', 'root_of', 'record_of', 'intact', 'threads', 'machin
 
 # %% ../nbs/09_paper.ipynb #56ea3cf2
 import argparse, ast, contextlib, hashlib, html, importlib.metadata, importlib.util, inspect, json, os, platform
-import re, reprlib, shlex, shutil, subprocess, sys, time
+import operator, re, reprlib, shlex, shutil, subprocess, sys, time
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -697,7 +697,7 @@ def _bar(chapters, i=None, body=''): # what is on the page
     menus = [f'<details><summary>{k}</summary>{shown(v)}</details>' for k, v in menus.items() if v]
     return f'<nav>{shown(links)}{"".join(menus)}</nav>'
 
-# %% ../nbs/09_paper.ipynb #fe75093c
+# %% ../nbs/09_paper.ipynb #2617ecf2
 def _entry(title, thing):
     "A public name: signature with docments, and docstring; of a constant its value."
     from fastcore.docments import MarkdownRenderer
@@ -712,26 +712,22 @@ def _entry(title, thing):
         except ValueError: said = f'def {title}{inspect.signature(thing)}' # it cannot show an array as a default
     return f'{Highlight2HTML(pygments_lexer="python")(said)}<p>{docs}</p>'
 
-def _members(name, thing): # of a module -> [(title, object)]
-    "A public name, and those of a class."
-    kinds = property, staticmethod, classmethod, type(_entry)
-    own = vars(thing).items() if inspect.isclass(thing) else ()
-    public = [k for k, v in own if k[0] != '_' and isinstance(v, kinds)]
-    return [(name, thing), *((f'{name}.{k}', getattr(thing, k)) for k in public)]
-
 def _api(chapters):
     "All modules that the chapters export."
-    parts = ['<h1>API</h1>']
+    parts, kinds = ['<h1>API</h1>'], (property, staticmethod, classmethod, type(_entry))
     for c in (c for c in chapters if c.module):
         module = importlib.import_module(f'calm_nb.{c.module}')
         names = ' · '.join(f'[{name}](#{c.module}.{name})' for name in module.__all__)
         parts += [f'<h2 id="{c.module}">calm_nb.{c.module}</h2>', _relink(_from_md(f'{c.link}: {c.line}\n\n{names}'))]
-        for title, thing in (m for name in module.__all__ for m in _members(name, getattr(module, name))):
-            to = c.place(title.split('.')[0])
-            parts += [f'<h3 id="{c.module}.{title}"><a href="{to}">{title}</a></h3>', _entry(title, thing)]
+        for name in module.__all__:
+            own = vars(thing) if inspect.isclass(thing := getattr(module, name)) else {}
+            inner = [f'{name}.{k}' for k, v in own.items() if k[0] != '_' and isinstance(v, kinds)]
+            for title in (name, *inner):
+                said = _entry(title, operator.attrgetter(title)(module))
+                parts.append(f'<h3 id="{c.module}.{title}"><a href="{c.place(name)}">{title}</a></h3>{said}')
     return ''.join(parts)
 
-# %% ../nbs/09_paper.ipynb #db92d522
+# %% ../nbs/09_paper.ipynb #4336ddb8
 def _maker(figure, chapters, made): # path inside figures/; the stem of a file -> its notebook, of the runs on record
     "The chapter that a figure comes from, or None."
     run, named = '-' in figure.parent.name, f"'figures'/'{figure.parent.name or figure.stem}'"
@@ -740,8 +736,8 @@ def _maker(figure, chapters, made): # path inside figures/; the stem of a file -
 
 def _gallery(chapters, shown, figures): # name of a chapter -> [(picture, where it leads, caption)] of its outputs
     "All figures as small pictures, by chapter."
-    record = read_json(figures/'manifest.json') if (figures/'manifest.json').is_file() else {}
-    steps = [s for run in record.values() for s in run['steps'].values()]
+    record = figures/'manifest.json'
+    steps = [s for run in read_json(record).values() for s in run['steps'].values()] if record.is_file() else []
     made = {Path(f).stem: Path(s['notebook']).stem for s in steps for f in s['files']}
     groups = {k: [*found] for k, found in shown.items()}
     for p in sorted(figures.rglob('*.svg')):
@@ -755,36 +751,23 @@ def _gallery(chapters, shown, figures): # name of a chapter -> [(picture, where 
         parts.append(f'<h2 id="{name}">{link}</h2><div class="grid">{"".join(each)}</div>')
     return ''.join(parts)
 
-# %% ../nbs/09_paper.ipynb #4604fa03
-_DOORS = { # title: the module whose chapter says what it is, what to type, where to go on
-    'Your own recording': ('report', '.venv/bin/calm report ~/recordings',
-                           '[Five lines of Python](#Your-own-recording)'),
-    'The paper': ('paper', 'make forecast\nmake paper', '[Every number, ours beside theirs](report.html)'),
-    'The library': (None, 'from calm_nb.forecast import CalM',
-                    '[Chapters](#Chapters) · [API](api.html) · [Figures](gallery.html)')}
-_PARTS = {'00': 'Tools', '01': 'Recordings', '02': 'Simulated recordings and stand-ins', '03': 'The model',
-          '04c': 'Forecasting', '05a': 'Decoding', '06a': 'What the model knows', '07a': 'What each part buys',
-          '09': 'The paper', '10': 'Your own recording'} # from that chapter on
-
-def _block(kind, sections):
-    inside = '\n\n'.join(f'<section>\n\n{s}\n\n</section>' for s in sections)
-    return f'<div class="{kind}">\n\n{inside}\n\n</div>'
-
+# %% ../nbs/09_paper.ipynb #adebe59b
 def _front(readme, chapters): # text
     "The README with three doors, and with its chapters in parts."
-    leads = {c.module: c.lead for c in chapters if c.module}
+    leads, parts, names = {c.module: c.lead for c in chapters if c.module}, {}, _REPORT['parts']
     counts = f'{len(chapters)} notebooks, each explains and tests a part; they export {len(leads)} modules.'
     doors = [f'**{title}**\n\n```\n{typed}\n```\n\n{leads.get(module, counts)}\n\n{on}'
-             for title, (module, typed, on) in _DOORS.items()]
-    parts = {}
+             for title, (module, typed, on) in _REPORT['doors'].items()]
     for c in chapters:
-        part = _PARTS[max((k for k in _PARTS if k <= c.number), default='00')]
+        part = names[max((k for k in names if k <= c.number), default='00')]
         parts[part] = parts.get(part, f'### {part}\n') + f'\n- {c.link}: {c.line}'
-    text = re.sub(r'\n## |\Z', lambda m: f'\n\n{_block("doors", doors)}\n\n{m[0]}', readme, count=1)
-    text = re.sub('(?s)<!-- readme: chapters -->.*?<!-- end -->', lambda m: _block('parts', parts.values()), text)
-    return _relink(_from_md(text))
+    section = '\n\n<section>\n\n{}\n\n</section>\n\n'
+    doors, parts = (f'\n\n<div class="{kind}">{"".join(map(section.format, inside))}</div>\n\n'
+                    for kind, inside in (('doors', doors), ('parts', parts.values())))
+    text = re.sub(r'\n## |\Z', lambda m: doors + m[0], readme, count=1)
+    return _relink(_from_md(re.sub('(?s)<!-- readme: chapters -->.*?<!-- end -->', lambda m: parts, text)))
 
-# %% ../nbs/09_paper.ipynb #d0c5dae2
+# %% ../nbs/09_paper.ipynb #6e7dec97
 _MATH = ('<script>MathJax={tex:{inlineMath:[["$","$"]],tags:"ams"}}</script>'
          '<script async src="https://cdn.jsdelivr.net/npm/mathjax@3/es5/tex-chtml.js"></script>')
 
