@@ -5,8 +5,8 @@ __all__ = ['ITEMS', 'Step', 'root_of', 'record_of', 'intact', 'threads', 'machin
            'Ours', 'reading', 'write_report', 'redraw', 'pages', 'command_of', 'main']
 
 # %% ../nbs/09_paper.ipynb #56ea3cf2
-import argparse, ast, contextlib, hashlib, importlib.metadata, importlib.util, json, os, platform, re
-import shlex, shutil, subprocess, sys, time
+import argparse, ast, contextlib, hashlib, html, importlib.metadata, importlib.util, inspect, json, os, platform
+import operator, re, reprlib, shlex, shutil, subprocess, sys, time
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -594,18 +594,18 @@ def _downloads_md():
         parts.append(f'**{d}**: {SOURCES[d].what}; {SOURCES[d].size}.\n\n```\n{steps}\n```')
     return '\n\n'.join(parts)
 
-_STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:1200px;margin:2em auto;padding:0 1em;color:#222}
-table{border-collapse:collapse;font-size:13px;margin:.7em 0} td:last-child{min-width:13em} img{max-width:100%}
-td,th{border-bottom:1px solid #ddd;padding:3px 8px;text-align:left;vertical-align:top} th{border-bottom:2px solid #888}
-code,pre{background:#f5f5f5;font-size:12px} pre{padding:.7em;overflow:auto} .anchor-link{display:none}
-@page{size:A4 landscape}"""
+_STYLE = (package_folder()/'site.css').read_text(encoding='utf-8')
 
-def _page(title, text, nav=''):
-    "Markdown as a page of HTML."
+def _html(title, body, nav='', style=f'<style>{_STYLE}</style>'):
+    "A page that fits a telephone, too."
+    meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
+    head = f'<head>{meta}<title>{html.escape(title)}</title>{style}</head>'
+    return f'<!DOCTYPE html><html lang="en">{head}<body>{nav}<main>{body}</main></body></html>'
+
+def _from_md(text):
     need('nbconvert', why='pages')
     from nbconvert.filters import markdown2html
-    head = f'<head><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style></head>'
-    return f'<!DOCTYPE html><html lang="en">{head}<body>{nav}{markdown2html(text)}</body></html>'
+    return markdown2html(text)
 
 def _draw_schematics(folder): # figures/schematics
     "Draw the schematics beside their example, where there is one."
@@ -617,7 +617,8 @@ def write_report(figures=None) -> Path: # folder, None: the project's -> report.
     figures = Path(figures or project_root()/'figures')
     _draw_schematics(figures/'schematics')
     text = _report_md(figures)
-    for name, content in (('report.md', text), ('report.html', _page('CalM: the paper and this library', text))):
+    page = _html('CalM: the paper and this library', _from_md(text))
+    for name, content in (('report.md', text), ('report.html', page)):
         with atomic_path(figures/name) as draft: draft.write_text(content, encoding='utf-8')
     return figures/'report.html'
 
@@ -653,30 +654,150 @@ def redraw(folder, out=None) -> list: # figures/<label>-<scale>; where to, None:
     return files
 
 # %% ../nbs/09_paper.ipynb #804b7f8c
-def _relink(html, up=''): # what leads to the top of the repository: '../' in a notebook, '' in the README
-    "Addresses of notebooks, README and figures, as they are on the site."
-    html = re.sub(r'href="(?:\.\./)?(?:nbs/)?(\w+)\.ipynb((?:#[^"]*)?)"', r'href="\1.html\2"', html)
-    html = re.sub(rf'((?:href|src)="){re.escape(up)}README\.md', r'\1index.html', html)
-    return re.sub(rf'((?:href|src)="){re.escape(up)}figures/', r'\1figures/', html)
+@dataclass
+class _Chapter:
+    "A notebook as the site sees it."
+    path: Path
+    def __post_init__(self):
+        cells, self.name, self.code = read_json(self.path)['cells'], self.path.stem, _code_of(self.path)
+        self.number = self.name.split('_')[0]
+        self.prose = prose = '\n\n'.join(''.join(c['source']) for c in cells if c['cell_type'] == 'markdown')
+        title, lead = re.search('^# (.+)', prose, re.M), re.search(r'^[\w*`].*?(?=\n\n|\Z)', prose, re.M | re.S)
+        self.title = f'{self.number} {title[1]}' if title else self.name
+        self.lead = ' '.join(lead[0].split()) if lead else '' # its first paragraph
+        line = re.match(r'.*?([.?!](?=\s+[A-Z`]|$)|$)', self.lead)[0]
+        self.line = re.sub(r' \$[^$]*\$', '', line) # its first sentence, without formulas
+        self.module = (re.search(r'#\| *default_exp (\S+)', self.code) or [None, None])[1]
+        self.cells = [(c['id'], ''.join(c['source'])) for c in cells if c['cell_type'] == 'code']
+    link = property(lambda self: f'[{self.title}]({self.name}.html)')
 
-def _bar(names, i=None):
-    "Links to the front page, to the chapters before and after the i-th, and to the report."
-    links = {'index.html': 'calm_nb'}
-    if i: links[f'{names[i - 1]}.html'] = f'← {names[i - 1]}'
-    if i is not None and i + 1 < len(names): links[f'{names[i + 1]}.html'] = f'{names[i + 1]} →'
-    inside = ''.join(f'<a href="{to}">{text}</a>' for to, text in (links | {'figures/report.html': 'report'}).items())
-    style = 'font:14px system-ui,sans-serif;padding:.6em 1.5em;border-bottom:1px solid #ddd;display:flex;gap:2em'
-    return f'<nav style="{style}">{inside}</nav>'
+    def place(self, name): # -> address
+        "The cell that makes a name, or the page."
+        made = re.compile(rf'^(?:def |class |[\w, ]+, )?{name}\b', re.M)
+        cell = next((f'#cell-id={i}' for i, source in self.cells if made.search(source)), '')
+        return f'{self.name}.html{cell}'
 
-def _notebook_page(notebook, names):
-    exporter = need('nbconvert', why='pages').HTMLExporter(embed_images=True)
-    body, nav = _relink(exporter.from_filename(str(notebook))[0], '../'), _bar(names, names.index(notebook.stem))
-    return re.sub(r'(<body[^>]*>)', lambda m: m[1] + nav, body, count=1)
+def _relink(page, up=''): # what leads to the top of the repository: '../' in a notebook, '' in the README
+    "Addresses of notebooks, README, report and figures, as they are on the site."
+    up = re.escape(up)
+    page = re.sub(r'href="(?:\.\./)?(?:nbs/)?(\w+)\.ipynb((?:#[^"]*)?)"', r'href="\1.html\2"', page)
+    page = re.sub(rf'href="{up}README\.md', 'href="index.html', page)
+    page = re.sub(rf'href="{up}figures/report\.\w+', 'href="report.html', page)
+    return re.sub(rf'((?:href|src)="){up}figures/', r'\1figures/', page)
 
-def _front_page(readme, names):
-    chapters = ''.join(f'<li><a href="{n}.html">{n}</a></li>' for n in names)
-    listed = f'<h2>All pages</h2><ol style="columns:2">{chapters}</ol></body>'
-    return _relink(_page('calm_nb', readme.read_text(encoding='utf-8'), _bar(names))).replace('</body>', listed)
+def _bar(chapters, i=None, body=''): # what is on the page
+    "Links to the other pages, from the i-th chapter to those before and after, and to the parts of the page."
+    links = {'index.html': '<b>calm_nb</b>', 'api.html': 'API', 'gallery.html': 'Figures', 'report.html': 'Report'}
+    if i: links[f'{chapters[i - 1].name}.html'] = f'← {chapters[i - 1].number}'
+    if i is not None and chapters[i + 1:]: links[f'{chapters[i + 1].name}.html'] = f'{chapters[i + 1].number} →'
+    shown = lambda links: ''.join(f'<a href="{to}">{text}</a>' for to, text in links.items())
+    parts = re.findall(r'<h2 id="([^"]+)">(?:<a[^>]*>)?(.+?)(?:</a>)?</h2>', body)
+    menus = {'Chapters': {f'{c.name}.html': html.escape(c.title) for c in chapters},
+             'On this page': {f'#{to}': text for to, text in parts}}
+    menus = [f'<details><summary>{k}</summary>{shown(v)}</details>' for k, v in menus.items() if v]
+    return f'<nav>{shown(links)}{"".join(menus)}</nav>'
+
+# %% ../nbs/09_paper.ipynb #2617ecf2
+def _entry(title, thing):
+    "A public name: signature with docments, and docstring; of a constant its value."
+    from fastcore.docments import MarkdownRenderer
+    from nbconvert.filters import Highlight2HTML
+    thing, docs = inspect.unwrap(getattr(thing, 'fget', thing)), ''
+    if not (inspect.isclass(thing) or inspect.isfunction(thing)): said = f'{title} = {reprlib.repr(thing)}'
+    else:
+        docs = re.sub('`([^`]+)`', r'<code>\1</code>', html.escape(inspect.cleandoc(thing.__doc__ or ''), quote=False))
+        try:
+            said = str(MarkdownRenderer(thing).dm).replace(':NoneType=', '=')
+            if inspect.isclass(thing): said = said.replace('def ', 'class ', 1)
+        except ValueError: said = f'def {title}{inspect.signature(thing)}' # it cannot show an array as a default
+    return f'{Highlight2HTML(pygments_lexer="python")(said)}<p>{docs}</p>'
+
+def _api(chapters):
+    "All modules that the chapters export."
+    parts, kinds = ['<h1>API</h1>'], (property, staticmethod, classmethod, type(_entry))
+    for c in (c for c in chapters if c.module):
+        module = importlib.import_module(f'calm_nb.{c.module}')
+        names = ' · '.join(f'[{name}](#{c.module}.{name})' for name in module.__all__)
+        parts += [f'<h2 id="{c.module}">calm_nb.{c.module}</h2>', _relink(_from_md(f'{c.link}: {c.line}\n\n{names}'))]
+        for name in module.__all__:
+            own = vars(thing) if inspect.isclass(thing := getattr(module, name)) else {}
+            inner = [f'{name}.{k}' for k, v in own.items() if k[0] != '_' and isinstance(v, kinds)]
+            for title in (name, *inner):
+                said = _entry(title, operator.attrgetter(title)(module))
+                parts.append(f'<h3 id="{c.module}.{title}"><a href="{c.place(name)}">{title}</a></h3>{said}')
+    return ''.join(parts)
+
+# %% ../nbs/09_paper.ipynb #4336ddb8
+def _maker(figure, chapters, made): # path inside figures/; the stem of a file -> its notebook, of the runs on record
+    "The chapter that a figure comes from, or None."
+    run, named = '-' in figure.parent.name, f"'figures'/'{figure.parent.name or figure.stem}'"
+    name = next((made[k] for k in sorted(made, reverse=True) if run and figure.stem.startswith(k)), None)
+    return next((c.name for c in chapters if (c.name == name if run else named in c.code)), None)
+
+def _gallery(chapters, shown, figures): # name of a chapter -> [(picture, where it leads, caption)] of its outputs
+    "All figures as small pictures, by chapter."
+    record = figures/'manifest.json'
+    steps = [s for run in read_json(record).values() for s in run['steps'].values()] if record.is_file() else []
+    made = {Path(f).stem: Path(s['notebook']).stem for s in steps for f in s['files']}
+    groups = {k: [*found] for k, found in shown.items()}
+    for p in sorted(figures.rglob('*.svg')):
+        small = p.with_suffix('.png') if p.with_suffix('.png').is_file() else p
+        said, *to = (x.relative_to(figures.parent).as_posix() for x in (p.with_suffix(''), small, p))
+        groups.setdefault(_maker(p.relative_to(figures), chapters, made), []).append((*to, said))
+    title, parts = {c.name: html.escape(c.title) for c in chapters}, ['<h1>Figures</h1>']
+    for name, pictures in ((k, v) for k, v in groups.items() if v):
+        link = f'<a href="{name}.html">{title[name]}</a>' if name else 'Others'
+        each = (f'<a href="{to}"><img loading="lazy" src="{src}" alt=""><br>{said}</a>' for src, to, said in pictures)
+        parts.append(f'<h2 id="{name}">{link}</h2><div class="grid">{"".join(each)}</div>')
+    return ''.join(parts)
+
+# %% ../nbs/09_paper.ipynb #adebe59b
+def _front(readme, chapters): # text
+    "The README with three doors, and with its chapters in parts."
+    leads, parts, names = {c.module: c.lead for c in chapters if c.module}, {}, _REPORT['parts']
+    counts = f'{len(chapters)} notebooks, each explains and tests a part; they export {len(leads)} modules.'
+    doors = [f'**{title}**\n\n```\n{typed}\n```\n\n{leads.get(module, counts)}\n\n{on}'
+             for title, (module, typed, on) in _REPORT['doors'].items()]
+    for c in chapters:
+        part = names[max((k for k in names if k <= c.number), default='00')]
+        parts[part] = parts.get(part, f'### {part}\n') + f'\n- {c.link}: {c.line}'
+    section = '\n\n<section>\n\n{}\n\n</section>\n\n'
+    doors, parts = (f'\n\n<div class="{kind}">{"".join(map(section.format, inside))}</div>\n\n'
+                    for kind, inside in (('doors', doors), ('parts', parts.values())))
+    text = re.sub(r'\n## |\Z', lambda m: doors + m[0], readme, count=1)
+    return _relink(_from_md(re.sub('(?s)<!-- readme: chapters -->.*?<!-- end -->', lambda m: parts, text)))
+
+# %% ../nbs/09_paper.ipynb #6e7dec97
+_MATH = ('<script>MathJax={tex:{inlineMath:[["$","$"]],tags:"ams"}}</script>'
+         '<script async src="https://cdn.jsdelivr.net/npm/mathjax@3/es5/tex-chtml.js"></script>')
+
+def _plain(page):
+    "Without the marks of names and signs in code, which have no colour: half the size; without headings' own links."
+    page = re.sub('<a class="anchor-link".*?</a>', '', page)
+    return re.sub('(?s)<span class="[nopw]">(.*?)</span>', r'\1', page)
+
+def _exporter(): # of nbconvert
+    "It writes the cells and no more; pictures of outputs become files. Code that it highlighted itself is not cleaned."
+    exporter = need('nbconvert', why='pages').HTMLExporter
+    from nbconvert.preprocessors import ExtractOutputPreprocessor, RegexRemovePreprocessor
+    exporter = exporter(template_name='basic', exclude_input_prompt=True, exclude_output_prompt=True,
+                        filters=dict(clean_html=_plain))
+    exporter.register_preprocessor(ExtractOutputPreprocessor(enabled=True))
+    exporter.register_preprocessor(RegexRemovePreprocessor(enabled=True, patterns=[r'#\| *default_exp']))
+    return exporter
+
+def _notebook_html(exporter, chapter, folder): # written to -> HTML, [(address of a picture, its cell's, the heading)]
+    "A chapter's cells; the pictures of their outputs are written to images/."
+    about = dict(output_files_dir='images', unique_key=chapter.name)
+    body, made = exporter.from_filename(str(chapter.path), resources=about)
+    for name, content in made['outputs'].items():
+        with atomic_path(folder/name) as draft: draft.write_bytes(content)
+    found, cell, head = [], '', ''
+    for m in re.finditer(r'id="(cell-id=[^"]+)"|<h[1-4] id="[^"]+">(.+?)<a |<img [^>]*src="(images/[^"]+)"', body):
+        cell, head = m[1] or cell, m[2] or head
+        if m[3]: found.append((m[3], f'{chapter.name}.html#{cell}', head))
+    body = body.replace('alt="No description has been provided for this image"', 'loading="lazy" alt=""')
+    return _relink(body, '../') + _MATH*('$' in chapter.prose), found
 
 def pages(
     folder='pages', # written
@@ -685,17 +806,27 @@ def pages(
 ) -> Path: # index.html
     "Write the site; raises FileNotFoundError where there is no notebook."
     top, folder = Path(top or project_root()), Path(folder)
-    found = sorted(p for p in Path(notebooks or top/'nbs').glob('*.ipynb') if not p.name.startswith('_'))
-    if not found: raise FileNotFoundError(f'no notebooks in {notebooks or top/"nbs"}')
-    names = [p.stem for p in found]
-    def write(name, text):
-        with atomic_path(folder/name) as draft: draft.write_text(text, encoding='utf-8')
-    for p in found: write(f'{p.stem}.html', _notebook_page(p, names))
+    chapters = [_Chapter(p) for p in sorted(Path(notebooks or top/'nbs').glob('[!_]*.ipynb'))]
+    if not chapters: raise FileNotFoundError(f'no notebooks in {notebooks or top/"nbs"}')
+    def write(name, title, body, i=None):
+        body = _plain(body)
+        page = _html(title, body, _bar(chapters, i, body), '<link rel="stylesheet" href="style.css">')
+        with atomic_path(folder/f'{name}.html') as draft: draft.write_text(page, encoding='utf-8')
     if (top/'figures').is_dir(): shutil.copytree(top/'figures', folder/'figures', dirs_exist_ok=True)
-    if not (folder/'figures'/'report.html').is_file(): write_report(folder/'figures')
+    if not (folder/'figures'/'report.md').is_file(): write_report(folder/'figures')
     for name in ('LICENSE', 'settings.ini'):
         if (top/name).is_file(): shutil.copy(top/name, folder/name)
-    write('index.html', _front_page(top/'README.md', names))
+    exporter, shown = _exporter(), {}
+    for i, c in enumerate(chapters):
+        body, shown[c.name] = _notebook_html(exporter, c, folder)
+        write(c.name, c.title, body, i)
+    from pygments.formatters import HtmlFormatter
+    (folder/'style.css').write_text(_STYLE + HtmlFormatter().get_style_defs('.highlight'), encoding='utf-8')
+    report = _from_md((folder/'figures'/'report.md').read_text(encoding='utf-8'))
+    write('report', 'Report', re.sub(r'((?:href|src)=")(?!\w+:|[#/])', r'\1figures/', report))
+    write('api', 'API', _api(chapters))
+    write('gallery', 'Figures', _gallery(chapters, shown, folder/'figures'))
+    write('index', 'calm_nb', _front((top/'README.md').read_text(encoding='utf-8'), chapters))
     return folder/'index.html'
 
 # %% ../nbs/09_paper.ipynb #3bd331e2

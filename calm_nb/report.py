@@ -131,6 +131,7 @@ def _lines(p, shown):
         p.line('x', 'y', source=source, line_dash='solid' if name in named else 'dashed',
                legend_label=named.get(name, name), **style)
     p.legend.click_policy, p.legend.label_text_font_size, p.legend.orientation = 'hide', '8pt', 'horizontal'
+    p.legend.ncols = 3 # it fits a telephone
     p.add_layout(p.legend[0], 'below')
 
 def _explorer(found):
