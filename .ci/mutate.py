@@ -133,9 +133,10 @@ def main(argv=None):
                 if (notebook.name, i, str(a), after) in known: continue
                 copy.write_text(json.dumps(nb), encoding='utf-8')
                 caught = '' if passes(project, notebook.name, args.limit*usual + 20) else notebook.name
-                export = [str(HERE/'.venv/bin/nbdev_export')]
-                subprocess.run(export, cwd=project, env=os.environ | dict(PYTHONPATH=str(project)), capture_output=True)
-                for other in [n for n in users(project, module) if n > notebook.name][:0 if caught else args.next]:
+                others = [n for n in users(project, module) if n > notebook.name][:0 if caught else args.next]
+                export, settings = [str(HERE/'.venv/bin/nbdev_export')], os.environ | dict(PYTHONPATH=str(project))
+                if others: subprocess.run(export, cwd=project, env=settings, capture_output=True)
+                for other in others:
                     if not caught and not passes(project, other, 900): caught = other
                 rows.append(dict(chapter=notebook.name, module=module, cell=i, start=a, before=before, after=after,
                                  caught=caught, note=''))
