@@ -129,7 +129,7 @@ def forecast(path, model, horizon, context, out, **options):
 def decode(path, scale, seed, variables, out, **options):
     "Decode behaviour from the traces, and score it on test trials, beside ridge regression."
     corpus, names = _opened(path, **options), tuple((variables or '').split())
-    decodable(corpus, names) # or an error, before anything is trained
+    decodable(corpus, names, say=False) # or an error, before anything is trained
     scores = [e for f in findings(corpus, scale, seed, 8, variables=names) for e in f.decoded]
     table = decode_table(scores, 'own', resolve_scale(scale), 'single', seed)
     show_table(table[table.metric == 'r2_concat'][['session', 'model', 'variable', 'value']])

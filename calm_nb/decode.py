@@ -91,8 +91,9 @@ def decode_targets(session, variables) -> Targets: # Session, names of behaviour
 # %% ../nbs/05a_heads.ipynb #5cafcb9b
 def decodable(
     corpus, variables=(), # Corpus; names of behaviours; none: what most sessions have, and all of these have besides
+    say: bool=True, # print what is left out
 ) -> tuple: # names of the variables, names of the sessions that have them all
-    "What can be decoded, and where; prints what is left out; raises ValueError where nothing can be."
+    "What can be decoded, and where; raises ValueError where nothing can be."
     able, why = {name: [] for name in corpus.names}, {}
     for s, v in ((s, v) for s in corpus for v in variables or s.behaviour):
         try: decode_targets(s, v)
@@ -108,8 +109,8 @@ def decodable(
     left = [f'session {n} (has {", ".join(vs) or "none of it"})' for n, vs in able.items() if n not in names]
     left += [f'{v} (in {n} of {len(able)} sessions)' for v, n in counts.items() if v not in wanted]
     left += [said for v, said in why.items() if v not in counts]
-    print(f'{", ".join(wanted)} in {len(names)} of {len(able)} sessions',
-          *([f'; left out: {"; ".join(left)}'] if left else []), sep='')
+    said = f'; left out: {"; ".join(left)}' if left else ''
+    if say: print(f'{", ".join(wanted)} in {len(names)} of {len(able)} sessions{said}')
     return wanted, names
 
 # %% ../nbs/05a_heads.ipynb #697e424f

@@ -53,18 +53,19 @@ def findings(
     corpus, # Corpus, of open_recordings
     scale: str='auto', seed: int=0, # of models and training; of training
     samples: int=32, context: int=40, horizon: int=None, # futures; frames shown and asked for, None: as trials allow
-    variables=None, # behaviours to decode; None: as `decodable` finds them in the recordings of one rate
+    variables=None, # behaviours to decode; None: as `decodable` finds them
 ) -> list: # of Findings, a session each
     "Train, forecast and decode all recordings; what is trained is kept in the run folder and found again."
     found = []
+    wanted, able = _to_decode(corpus, variables) # what is asked for and not there ends it before anything is trained
     for part in by_rate(corpus):
         part, short = _long_enough(part, context)
         found += short
         sessions = [part[n] for n in part.names]
-        wanted, able = _to_decode(part, variables) # what was asked for and is not there ends it before a training
         calm = calm_for(part, resolve_scale(scale), seed, samples, context=context)
         rivals = [baseline(n, scale, context, None, samples, seed).fit(sessions) for n in ('Linear', 'VAR')]
-        heads = _decoders(part, calm, scale, seed, wanted, able)
+        labelled = [s for s in sessions if s.name in able]
+        heads = _decoders(labelled, part.name, calm, scale, seed, wanted)
         found += [_findings_of(s, [calm, *rivals], heads if s.name in able else [], context, horizon) for s in sessions]
     return found
 
@@ -84,20 +85,20 @@ def _findings_of(session, models, heads, context, horizon):
     evaluations = [evaluate(m, session, 'test', context, skill.frames) for m in models]
     return Findings(session, models, skill, evaluations, decoded, context=context)
 
-def _to_decode(part, variables):
+def _to_decode(corpus, variables):
     "As `decodable`; nothing where nothing was asked for, and nothing can be decoded."
-    try: return decodable(part, variables or ())
+    try: return decodable(corpus, variables or ())
     except ValueError:
         if variables: raise
         return (), []
 
-def _decoders(part, calm, scale, seed, wanted, able):
+def _decoders(sessions, name, calm, scale, seed, wanted):
     "CalM's head and ridge over the frames around, fitted together; none without behaviour."
-    if not wanted: return []
-    kept = run_folder(part.name, resolve_scale(scale), seed, 'decode')
+    if not sessions: return []
+    kept = run_folder(name, resolve_scale(scale), seed, 'decode')
     features = Features(calm.nq, calm.dat, kept, head_preset(resolve_scale(scale))[1].stride)
     made = [CalMDecoder(features, wanted, 'glu', False, scale, seed, kept), decoder('GLM-window', wanted)]
-    fit_decoders([(m, [part[n] for n in able]) for m in made])
+    fit_decoders([(m, sessions) for m in made])
     return made
 
 # %% ../nbs/10a_report.ipynb #8132eaec
