@@ -73,7 +73,6 @@ def look(path, out, **options):
 def fit(path, scale, seed, context, method, out, **options):
     "Train one model on all recordings, and keep it in a folder."
     corpus = _opened(path, **options)
-    CalM()._check_rates(list(corpus))
     model = calm_for(corpus, resolve_scale(scale), seed, method=method, context=context)
     able = [s for s in corpus if horizon_trials(s, 'test', context)[0]]
     model.save_pretrained(out, [evaluate(m, s, 'test', context) for s in able for m in (model, Copy())])

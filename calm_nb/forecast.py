@@ -873,6 +873,7 @@ def calm_for(
     **options, # of dat_for: config, training, context
 ) -> CalM:
     "The model of a corpus, pretrained on held-in, adapted to held-out sessions, found or trained; ValueError as `fit`."
+    CalM()._check_rates(corpus)
     start = time.perf_counter()
     for which in ('held-in', 'held-out'): # before anything is trained
         if some := list(corpus.sessions(which)): judged(some, options.get('context', 40) + 3)
