@@ -384,6 +384,10 @@ class Session:
         "The trials of 'train', 'val' or 'test'; raises ValueError for another name."
         return np.flatnonzero(self.split == choose('split', split, SPLITS))
 
+    def longest(self, split: str) -> int: # 'train', 'val' or 'test' -> frames
+        "Frames of a split's longest trial, 0 where it has none."
+        return int(np.diff(self.trials[self.of(split)]).max(initial=0))
+
     def zscore(self, x) -> np.ndarray: # (..., N) in `units` -> float32
         "(x - mean)/sd, neuron by neuron."
         return ((np.asarray(x) - self.mean)/self.sd).astype(np.float32, copy=False)

@@ -713,7 +713,7 @@ class CalM:
     def _check_learnable(self, sessions, context=None):
         "Frames for validation forecasts, 40 where trials are so long; ValueError for too short ones and for two rates."
         self._check_rates(sessions)
-        longest = max([int(np.diff(s.trials[s.of('val')]).max(initial=0)) for s in sessions], default=80)
+        longest = max((s.longest('val') for s in sessions), default=80)
         context = context or (40 if longest > 42 else max(4, longest//2))
         if sessions: judged(sessions, context + 3)
         return context
@@ -732,8 +732,9 @@ class CalM:
             if known != s.n_neurons:
                 raise ValueError(f'{self.name} has {known} neurons of session {s.name!r}, which has {s.n_neurons}')
             self.scalers[s.name] = memory_of(s) | dict(neurons=_labels(s.neurons))
-        some = [s for s in islice(sessions, 8) if len(s.of('val'))]
-        if self.residuals is None and self.method == 'ours' and some: self.residuals = residuals(self.nq, some)
+        if self.residuals is None and self.method == 'ours':
+            some = [s for s in islice(sessions, 8) if len(s.of('val'))]
+            self.residuals = residuals(self.nq, some) if some else None
         return self
 
     def forecast(self,

@@ -435,7 +435,7 @@ def trace_count(sessions, neurons: int=256) -> int: # Sessions, neurons of a tri
 
 def judged(sessions, frames: int=1) -> list: # Sessions; of a validation trial, at least -> at most eight of them
     "Those by whose validation trials a training is judged; ValueError where none has such a trial."
-    longest = [np.diff(s.trials[s.of('val')]).max(initial=0) for s in sessions]
+    longest = [s.longest('val') for s in sessions]
     some = [s for s, n in zip(sessions, longest) if n >= frames][:8]
     if some: return some
     both = list(zip(sessions, longest))[:5]
@@ -571,7 +571,7 @@ def denoise(
     "Traces without what no code knows, and the sd of their error; raises ValueError as `tokenize`."
     y, rng = check_traces(traces), torch.Generator().manual_seed(seed)
     phases = _all_phases(nq, y, frames)
-    mean, spread = phases.mean(0), phases.var(0, unbiased=False)*len(phases)/max(1, len(phases) - 1)
+    mean, spread = phases.mean(0), phases.var(0, correction=min(1, len(phases) - 1))
     noise = (y - mean).std(0)
     again = [_all_phases(nq, mean + noise*torch.randn(y.shape, generator=rng), frames).mean(0) for _ in range(draws)]
     error = torch.stack([(a - mean).square() for a in again]).mean(0)

@@ -71,8 +71,7 @@ def findings(
 
 def _long_enough(part, context):
     "The recordings by which a forecast can be judged, all where there is none; what is said of the others."
-    def longest(s): return np.diff(s.trials[s.of('val')]).max(initial=0)
-    kept = [n for n in part.names if longest(part[n]) >= context + 3] or part.names
+    kept = [n for n in part.names if part[n].longest('val') >= context + 3] or part.names
     why = f'no validation window of {context + 3} frames: record longer, or ask for a shorter context'
     left = [Findings(part[n], [], None, [], [], f'{n}: {why}', context) for n in part.names if n not in kept]
     return only(part, *kept), left
