@@ -157,8 +157,9 @@ def last_words(log) -> str: # path of what a step printed; may be missing
 
 # %% ../nbs/09_paper.ipynb #44d49231
 def _publish(results, target):
-    "Put results where they belong, all or none: file -> checksum; raises OSError where the disk refuses."
+    "Put results where they belong, all or none: file -> checksum; OSError where the disk refuses or there are none."
     files = [p.relative_to(results) for p in sorted(Path(results).rglob('*')) if p.is_file()]
+    if not files: raise FileNotFoundError('the chapter wrote no results to its `out`')
     with contextlib.ExitStack() as drafts:
         for file in files:
             draft = drafts.enter_context(atomic_path(Path(target)/file))
@@ -213,7 +214,7 @@ def _run_step(
     execute=None, # (notebook, executed notebook, parameters, **how); None: papermill's
 ) -> dict: # what the record holds
     "Execute a chapter and publish its results; raises RuntimeError that names the cell or the file where it failed."
-    begun, record = time.time(), Path(record)
+    begun, record = time.time(), Path(record).absolute() # papermill changes the folder
     staging, failed = record.parent/'staging'/step.name, record.parent/f'{step.name}.failed.ipynb'
     shutil.rmtree(staging, ignore_errors=True)
     staging.mkdir(parents=True)

@@ -203,7 +203,7 @@ def run_script(
     "Run Python source in processes of its own, on the CPU, with this library."
     with tempfile.TemporaryDirectory() as folder, socket.socket() as free:
         folder, group = Path(folder), []
-        (folder/'script.py').write_text(code)
+        (folder/'script.py').write_text(f'from calm_nb.core import end_with_parent; end_with_parent()\n{code}')
         free.bind(('127.0.0.1', 0))
         port, command = free.getsockname()[1], [sys.executable, str(folder/'script.py'), *map(str, args)]
         free.close()
