@@ -75,6 +75,11 @@ def results(folder):
 
 def drafts(folder): return [p.name for p in folder.rglob('.*') if '.part' in p.name]
 
+def called(process):
+    "Its number and command, cut short; the number alone where it has just ended."
+    try: return f'{process.pid} ({" ".join(process.cmdline())[:150]})'
+    except psutil.Error: return f'{process.pid}'
+
 def killed(kind, folder, after):
     "Start the work and kill it after some seconds; what is wrong then. None where it had ended by itself."
     process = started(kind, folder)
@@ -84,7 +89,7 @@ def killed(kind, folder, after):
     process.send_signal(signal.SIGKILL)
     process.wait()
     alive = psutil.wait_procs(family, 10)[1]
-    mark, wrong = time.time(), [f'process {p.pid} lives on' for p in alive]
+    mark, wrong = time.time(), [f'{called(p)} lives on' for p in alive]
     time.sleep(1)
     late = [p.name for p in folder.rglob('*') if p.is_file() and p.stat().st_mtime > mark]
     for p in alive:

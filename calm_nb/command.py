@@ -106,7 +106,8 @@ _WRITE = {'.csv': _as_csv, '.npz': _as_npz, '.nc': _as_netcdf}
 
 @calm.command()
 @_shared('rate', 'window', 'series', 'nan', 'context')
-@click.option('--model', required=True, type=click.Path(exists=True), help='Folder of a model, from calm fit.')
+@click.option('--model', type=click.Path(exists=True),
+              help='Folder of a model, from calm fit; without it, the one that comes with the library.')
 @click.option('--horizon', default=40, type=click.IntRange(1), help='Frames to forecast after the last one.')
 @click.option('--out', required=True, type=click.Path(dir_okay=False), help='A .csv, .npz or .nc file.')
 def forecast(path, model, horizon, context, out, **options):

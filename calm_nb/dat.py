@@ -9,7 +9,7 @@ __all__ = ['AXES', 'COUPLINGS', 'PAPER_DAT', 'DATConfig', 'NeuralAxis', 'Softmax
 # %% ../nbs/04_dat.ipynb #63996b10
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-import math, os, warnings, numpy as np, torch
+import copy, math, os, warnings, numpy as np, torch
 from torch import nn, Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
@@ -264,6 +264,15 @@ class DAT(nn.Module):
         if self.tables: new.session.data += torch.stack([t.session.data.cpu() for t in self.tables.values()]).mean(0)
         if self.config.names: self.name_rows(new, name, called or ['']*neurons)
         self.tables[table_key(name)] = new.to(self.device)
+
+    @torch.no_grad()
+    def without_sessions(self): # -> DAT
+        "A copy without tables; what their session embeddings have in common goes into the tokens'."
+        other = copy.deepcopy(self)
+        if self.config.session and len(self.tables) > 1:
+            other.tokens.weight += torch.stack([t.session for t in self.tables.values()]).mean(0)
+        other.tables.clear()
+        return other
 
     @torch.no_grad()
     def name_rows(self, table, session, called):

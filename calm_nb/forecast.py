@@ -825,10 +825,15 @@ class CalM:
                           '|session|neurons|rate (Hz)|smoothing|units|', '|---|---|---|---|---|', *known, '',
                           *_scores_md(scores)])
 
+    def without_sessions(self): # -> CalM
+        "A copy that keeps its weights alone of the recordings it learned from, to be shared: new ones are adapted to."
+        if self.dat is None: raise ValueError(f'{self.name} has not learned anything yet: call fit(sessions) first')
+        return replace(self, dat=self.dat.without_sessions(), scalers={}, residuals=None)
+
     @classmethod
-    def from_pretrained(cls, folder, **changes):
+    def from_pretrained(cls, folder=None, **changes): # None: the one that comes with the library (08b)
         "Read a model; raises a clear error for a missing, damaged or foreign folder."
-        folder = Path(folder)
+        folder = Path(folder or package_folder()/'shipped')
         about, arrays = load_pretrained(folder/'scalers', kind='calm')
         try: nq, dat, scalers = load_nq(folder/'nq'), load_dat(folder/'dat'), about.pop('sessions')
         except (KeyError, TypeError) as error:
