@@ -261,16 +261,18 @@ class DAT(nn.Module):
         "Add tables: rows from N(0, identity_sd²), 0 beside a known name, the session near the mean of the others."
         if table_key(name) in self.tables: raise ValueError(f'session {name!r} already has tables')
         new = Tables(neurons, self.config.dim, self.config.identity_sd)
-        if self.tables: new.session.data += torch.stack([t.session.data.cpu() for t in self.tables.values()]).mean(0)
+        if self.tables: new.session.data += self._mean_session().cpu()
         if self.config.names: self.name_rows(new, name, called or ['']*neurons)
         self.tables[table_key(name)] = new.to(self.device)
+
+    def _mean_session(self): return torch.stack([t.session.data for t in self.tables.values()]).mean(0)
 
     @torch.no_grad()
     def without_sessions(self): # -> DAT
         "A copy without tables; what their session embeddings have in common goes into the tokens'."
         other = copy.deepcopy(self)
         if self.config.session and len(self.tables) > 1:
-            other.tokens.weight += torch.stack([t.session for t in self.tables.values()]).mean(0)
+            other.tokens.weight += self._mean_session()
         other.tables.clear()
         return other
 
