@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 import warnings, click, numpy as np, pandas as pd
 from .core import *
-from .baselines.forecast import Copy
+from .baselines.forecast import Copy, against_drift
 from .decode import decodable, decode_table
 from .forecast import CalM, calm_for, evaluate, horizon_trials
 from .interop import to_xarray
@@ -118,7 +118,8 @@ def forecast(path, model, horizon, context, out, **options):
     last = {s.name: s.window(len(s.traces) - context, len(s.traces))[None] for s in corpus}
     new = [s for s in corpus if s.name not in known.scalers]
     if new: known.fit(new)
-    done = {s.name: (s, known.forecast(last[s.name], horizon, s)) for s in corpus}
+    model, = against_drift([known], list(corpus))
+    done = {s.name: (s, model.forecast(last[s.name], horizon, s)) for s in corpus}
     with atomic_path(out) as draft: _WRITE[kind](done, draft)
     print(f'{out}: {horizon} frames after the end of {len(corpus)} recordings, smoothed, in their units')
 

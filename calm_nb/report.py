@@ -11,7 +11,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt, numpy as np, pandas as pd
 from .core import *
 from .baselines.decode import decoder
-from .baselines.forecast import baseline
+from .baselines.forecast import against_drift, baseline
 from .data import Corpus, by_rate, prepare
 from .datasets import load
 from .decode import CalMDecoder, Features, decodable, evaluate_decoders, fit_decoders, head_preset
@@ -66,7 +66,8 @@ def findings(
         rivals = [baseline(n, scale, context, None, samples, seed).fit(sessions) for n in ('Linear', 'VAR')]
         labelled = [s for s in sessions if s.name in able]
         heads = _decoders(labelled, part.name, calm, scale, seed, wanted)
-        found += [_findings_of(s, [calm, *rivals], heads if s.name in able else [], context, horizon) for s in sessions]
+        models = against_drift([calm, *rivals], sessions)
+        found += [_findings_of(s, models, heads if s.name in able else [], context, horizon) for s in sessions]
     return found
 
 def _long_enough(part, context):

@@ -4,8 +4,8 @@
 __all__ = ['NETS', 'BASELINES', 'SEARCH', 'Baseline', 'fit_on', 'fit_again', 'Copy', 'TrialMean', 'ridge_solve', 'moments',
            'UnivariateLinear', 'lagged', 'RidgeVAR', 'Recipe', 'recipe', 'SessionBatches', 'device_of',
            'TrainedBaseline', 'Network', 'CausalConv', 'TCN', 'PatchTST', 'ITransformer', 'Perceiver', 'POCO',
-           'candidates', 'tune', 'at_reach', 'Combined', 'combined', 'made', 'baseline', 'milliseconds', 'price',
-           'cost']
+           'candidates', 'tune', 'at_reach', 'Combined', 'combined', 'against_drift', 'made', 'baseline',
+           'milliseconds', 'price', 'cost']
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #7b4ddc7f
 import copy, itertools, math, time, warnings, zlib
@@ -959,10 +959,11 @@ def _validation_scores(forecaster, sessions):
     return {k: float(np.mean([r[k] for r in rows])) for k in ('corr', 'mse')}
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #e77f718a
-def _sources(f, context): # Forecast, (B, C, N) -> (B, H, N, 3)
-    "What is combined: the forecast, the last frame and the mean of the context."
-    last, level = (np.broadcast_to(x, f.mean.shape) for x in (context[:, -1:], context.mean(1, keepdims=True)))
-    return np.stack([f.mean, last, level], -1)
+def _sources(forecasts, context): # P Forecasts of the same windows, (B, C, N) -> (B, H, N, P+2)
+    "What is combined: the forecasts, the last frame and the mean of the context."
+    means = [f.mean for f in forecasts]
+    last, level = (np.broadcast_to(x, means[0].shape) for x in (context[:, -1:], context.mean(1, keepdims=True)))
+    return np.stack([*means, last, level], -1)
 
 @dataclass
 class Combined:
@@ -970,6 +971,7 @@ class Combined:
     inner: Forecaster
     weights: np.ndarray # (H, 3), of the forecast, the last frame and the mean of the context; the last row goes on
     width: float = 1.   # of the samples' spread
+    beside: tuple = ()  # other forecasters, whose weights (H, 3 + len) stand after the forecast's
 
     def __getattr__(self, name):
         if name.startswith('__') or name == 'inner': raise AttributeError(name)
@@ -983,36 +985,49 @@ class Combined:
 
     def forecast(self, context, horizon, session):
         "As the forecaster, combined."
-        return self.of(self.inner.forecast(context, horizon, session), context)
+        return self.of([f.forecast(context, horizon, session) for f in (self.inner, *self.beside)], context)
 
-    def of(self, f, context): # Forecast, the context it was made from -> Forecast
+    def of(self, forecasts, context): # of the inner one and those beside it, the context they saw -> Forecast
+        f = forecasts[0]
         a = self.weights[np.minimum(np.arange(f.mean.shape[1]), len(self.weights) - 1), None]
-        mean = (_sources(f, context)*a).sum(-1).astype(np.float32)
+        mean = (_sources(forecasts, context)*a).sum(-1).astype(np.float32)
         if f.samples is None: return Forecast(mean)
         return Forecast(mean, (mean + self.width*(f.samples - f.samples.mean(0))).astype(np.float32))
 
 def combined(
     forecaster, sessions, # fitted; Sessions it can forecast
+    beside: tuple=(), # other fitted forecasters of these sessions; the forecaster's name and samples stay
     widths: tuple=(.5, .7, 1., 1.4, 2., 2.8, 4.), around: int=3, # spreads tried; frames to either side
 ) -> Combined:
     "Weights by the validation windows of all sessions; raises ValueError where none is long enough."
     asked, context = [], getattr(forecaster, 'context', 40)
     for s in sessions:
         groups = horizon_trials(s, 'val', context, getattr(forecaster, 'limit', None))[0]
-        asked += [(z, forecaster.forecast(z, y.shape[1], s), y) for _, z, y in trial_batches(s, groups, context)]
+        asked += [(z, [f.forecast(z, y.shape[1], s) for f in (forecaster, *beside)], y)
+                  for _, z, y in trial_batches(s, groups, context)]
     if not asked: raise ValueError(f'{forecaster.name}: no validation window to combine by; record longer')
-    most = max(y.shape[1] for *_, y in asked)
-    xx, xy = np.zeros((most, 3, 3)), np.zeros((most, 3))
+    most, p = max(y.shape[1] for *_, y in asked), 3 + len(beside)
+    xx, xy = np.zeros((most, p, p)), np.zeros((most, p))
     for z, f, y in asked:
         x = _sources(f, z).astype(float)
         xx[:y.shape[1]] += np.einsum('bhnp,bhnq->hpq', x, x)
         xy[:y.shape[1]] += np.einsum('bhnp,bhn->hp', x, y)
     near = np.abs(np.subtract.outer(np.arange(most), np.arange(most))) <= around
     xx, xy = np.tensordot(near, xx, 1), near @ xy
-    tiny = 1e-4*np.trace(xx, axis1=1, axis2=2)[:, None, None]*np.eye(3)
-    made = [Combined(forecaster, np.linalg.solve(xx + tiny, xy[..., None])[..., 0], w) for w in widths]
-    if asked[0][1].samples is None: return made[widths.index(1.)]
+    tiny = 1e-4*np.trace(xx, axis1=1, axis2=2)[:, None, None]*np.eye(p)
+    weights = np.linalg.solve(xx + tiny, xy[..., None])[..., 0]
+    made = [Combined(forecaster, weights, w, tuple(beside)) for w in widths]
+    if asked[0][1][0].samples is None: return made[widths.index(1.)]
     return min(made, key=lambda m: np.mean([crps(m.of(f, z).samples, y).mean() for z, f, y in asked]))
+
+def against_drift(models, sessions): # fitted; Sessions they can forecast -> list of forecasters
+    "At their reach and combined, for recordings that are cut into windows; Copy and the paper's method as they are."
+    def able(m):
+        asked = getattr(m, 'context', 40), getattr(m, 'limit', None)
+        return any(horizon_trials(s, 'val', *asked)[0] for s in sessions)
+    def steady(m): return not hasattr(m, 'reach') or isinstance(m, Copy) or getattr(m, 'method', '') == 'paper'
+    if not all(s.pseudo_trials for s in sessions): return list(models)
+    return [m if steady(m) or not able(m) else combined(at_reach(m, sessions), sessions) for m in models]
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #fe7282f0
 BASELINES = {'Copy': Copy, 'Mean': TrialMean, 'Linear': UnivariateLinear, 'VAR': RidgeVAR,
