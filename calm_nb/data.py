@@ -644,11 +644,13 @@ class Corpus:
         out = [n for n in self.held_out if n in makers]
         return Corpus(self.name, makers, out if len(out) < len(makers) else (), self.skipped, self.keep)
 
+_ONE_RATE = 1.25 # ratio of rates that one model serves
+
 def by_rate(corpus) -> list: # Corpus -> of Corpus, the slowest first; the corpus itself where there is one rate
     "Parts whose rates differ by a quarter at most; printed where there are several."
     parts = []
     for rate, name in sorted((s.rate, s.name) for s in corpus):
-        if not parts or rate > 1.25*parts[-1][0]: parts.append((rate, []))
+        if not parts or rate > _ONE_RATE*parts[-1][0]: parts.append((rate, []))
         parts[-1][1].append(name)
     if len(parts) < 2: return [corpus]
     print('several rates: a token is so many frames, so each rate has models of its own:',

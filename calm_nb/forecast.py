@@ -20,7 +20,7 @@ from typing import Callable, Protocol
 import numpy as np, torch
 from . import __version__
 from .core import *
-from .data import Corpus, _segment_of, block_split, ema
+from .data import _ONE_RATE, Corpus, _segment_of, block_split, ema
 from .dat import (DAT, adapt, adapt_training, _check_quantizer, dat_for, dat_preset, forecast_traces, load_dat,
                          recognise, save_dat, train_dat)
 from .nq import (METHODS, NQ, check_traces, denoise, draw_means, judged, load_nq, nq_for, nq_preset, residuals,
@@ -718,9 +718,12 @@ class CalM:
         if sessions: judged(sessions, context + 3)
         return context
 
+    def _need_fit(self):
+        if self.dat is None: raise ValueError(f'{self.name} has not learned anything yet: call fit(sessions) first')
+
     def _check_rates(self, sessions):
         rates = [m['rate'] for m in self.scalers.values() if 'rate' in m] + [s.rate for s in sessions]
-        if max(rates, default=1) > 1.25*min(rates, default=1):
+        if max(rates, default=1) > _ONE_RATE*min(rates, default=1):
             raise ValueError(f'recordings of {min(rates):g} and of {max(rates):g} Hz: a token is so many frames, and '
                              'would last longer in one than in the other; resample, or fit a model for each rate')
 
@@ -798,7 +801,7 @@ class CalM:
 
     def save_pretrained(self, folder, scores: list=()): # of Evaluation, for the card
         "Write the model to a folder: nq/, dat/, scalers/, a card and nothing pickled; raises ValueError before `fit`."
-        if self.dat is None: raise ValueError(f'{self.name} has not learned anything yet: call fit(sessions) first')
+        self._need_fit()
         folder, both = Path(folder), ('mean', 'sd')
         save_nq(self.nq, folder/'nq')
         save_dat(self.dat, folder/'dat')
@@ -827,7 +830,7 @@ class CalM:
 
     def without_sessions(self): # -> CalM
         "A copy that keeps its weights alone of the recordings it learned from, to be shared: new ones are adapted to."
-        if self.dat is None: raise ValueError(f'{self.name} has not learned anything yet: call fit(sessions) first')
+        self._need_fit()
         return replace(self, dat=self.dat.without_sessions(), scalers={}, residuals=None)
 
     @classmethod

@@ -46,7 +46,7 @@ class Stream:
         most: int=80, # frames of context, at most; no more than trials of the training have
         exact: bool=False, # read the whole context for each forecast, as `CalM.forecast` does
     ): # raises ValueError for what cannot stream, KeyError for an unknown session
-        if model.dat is None: raise ValueError(f'{model.name} has not learned anything yet: call fit(sessions) first')
+        model._need_fit()
         if hasattr(session, 'trials'): check_known(model.scalers, [session], model.name)
         self.model, self.horizon, self.exact, self.window = model, horizon, exact, model.nq.config.window
         self.name = model.session_named(getattr(session, 'name', session))
