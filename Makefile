@@ -75,7 +75,11 @@ gpu: ## the first hour on a GPU, five items; call it again to go on (ONLY, DATA,
 	@PYTHONPATH=".$${PYTHONPATH:+:$$PYTHONPATH}" $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) -m calm_nb.gpu --seed '$(SEED)' $(if $(call _GIVEN,SCALE),--scale '$(SCALE)') \
 		$(if $(ONLY),--only '$(ONLY)') $(if $(DATA),--data '$(DATA)') $(if $(call _GIVEN,OUT),--out '$(OUT)') $(if $(MINUTES),--minutes '$(MINUTES)') $(if $(DRY),--list)
 
-pages: $(STAMP) ## write the site to pages/index.html: chapters, API, figures, report
+pages/example.html: $(STAMP)
+	@mkdir -p pages && python -c 'from calm_nb.report import *; from calm_nb.datasets import load; \
+		c = load("hippocampus", standin=True, scale="small", sessions=1, held_out=0); write_report(findings(c, "small"), "$@", c)'
+
+pages: $(STAMP) pages/example.html ## write the site to pages/index.html: chapters, API, figures, reports
 	@python -c 'from calm_nb.paper import pages; print(pages())'
 
 readme: $(STAMP) ## write README.md's numbers and picture from figures/ (CHECK=1 only compares)

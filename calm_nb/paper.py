@@ -753,11 +753,11 @@ def _gallery(chapters, shown, figures): # name of a chapter -> [(picture, where 
     return ''.join(parts)
 
 # %% ../nbs/09_paper.ipynb #adebe59b
-def _front(readme, chapters): # text
+def _front(readme, chapters, example=''): # text; a link of the report's door
     "The README with three doors, and with its chapters in parts."
     leads, parts, names = {c.module: c.lead for c in chapters if c.module}, {}, _REPORT['parts']
     counts = f'{len(chapters)} notebooks, each explains and tests a part; they export {len(leads)} modules.'
-    doors = [f'**{title}**\n\n```\n{typed}\n```\n\n{leads.get(module, counts)}\n\n{on}'
+    doors = [f'**{title}**\n\n```\n{typed}\n```\n\n{leads.get(module, counts)}\n\n{on}' + example*(module == 'report')
              for title, (module, typed, on) in _REPORT['doors'].items()]
     for c in chapters:
         part = names[max((k for k in names if k <= c.number), default='00')]
@@ -827,7 +827,8 @@ def pages(
     write('report', 'Report', re.sub(r'((?:href|src)=")(?!\w+:|[#/])', r'\1figures/', report))
     write('api', 'API', _api(chapters))
     write('gallery', 'Figures', _gallery(chapters, shown, folder/'figures'))
-    write('index', 'calm_nb', _front((top/'README.md').read_text(encoding='utf-8'), chapters))
+    example = ' · [An example](example.html)'*(folder/'example.html').is_file()
+    write('index', 'calm_nb', _front((top/'README.md').read_text(encoding='utf-8'), chapters, example))
     return folder/'index.html'
 
 # %% ../nbs/09_paper.ipynb #3bd331e2
