@@ -75,7 +75,8 @@ def fit(path, scale, seed, context, method, out, **options):
     corpus = _opened(path, **options)
     model = calm_for(corpus, resolve_scale(scale), seed, method=method, context=context)
     able = [s for s in corpus if horizon_trials(s, 'test', context)[0]]
-    model.save_pretrained(out, [evaluate(m, s, 'test', context) for s in able for m in (model, Copy())])
+    scored = against_drift([model, Copy()], list(corpus)) # as `calm forecast` forecasts
+    model.save_pretrained(out, [evaluate(m, s, 'test', context) for s in able for m in scored])
     print(f'{out}: a model of {len(corpus)} recordings; CalM.from_pretrained({out!r}) opens it')
 
 def _as_csv(done, path):
