@@ -272,10 +272,14 @@ def _no_formula(value):
     formula = isinstance(value, str) and re.match(r'[=+@\t\r-](?![\d.]*$)', value)
     return f"'{value}" if formula else value
 
-def save_table(df, path) -> Path: # pandas DataFrame, the csv file to write
-    "Write a table as csv, atomically, at full precision; its index unless it only counts rows."
+def save_table(df, path, beside=()) -> Path: # pandas DataFrame, the csv file to write, columns
+    "Write a csv atomically; rows that the file has stay where none of the table's is alike in the columns `beside`."
     import pandas as pd
     df = df.copy()
+    if len(beside) and Path(path).exists():
+        new, old = set(df[[*beside]].itertuples(index=False, name=None)), pd.read_csv(path)
+        stay = [row not in new for row in old[[*beside]].itertuples(index=False, name=None)]
+        df = pd.concat([old[stay], df], ignore_index=True)
     texts = [not pd.api.types.is_numeric_dtype(t) for t in df.dtypes]
     for c in df.columns[texts]: df[c] = df[c].map(_no_formula)
     with atomic_path(path) as draft: df.to_csv(draft, index=not isinstance(df.index, pd.RangeIndex))
