@@ -14,7 +14,7 @@ from .forecast import KNOWING, _spread, draw_bars, draw_traces, label_traces
 _RUNS = dict( # task: data -> folder, split
     forecast={'simulated networks': ('simulation-n200-small', 'single'),
               'harder networks': ('simulation-hard-small', 'single'),
-              'worms': ('atanas-small', 'held-in'),
+              'worms': ('atanas-blocks-small', 'held-in'),
               'held-out worms': ('atanas-small', 'held-out')},
     decode={'simulated mice': ('simulation-task-small', 'held-in'),
             'held-out mice': ('simulation-task-small', 'held-out'),
