@@ -219,7 +219,9 @@ def advice(found: Findings) -> list: # of sentences
     "What to do next with a recording, from what was found in it."
     s, k, said = found.session, found.skill, []
     if k is None: return [f'Nothing could be scored: {found.why}.']
-    if k.windows < 8: said.append('Record longer: eight test windows or more are needed to tell signal from chance.')
+    if k.windows < 8:
+        said.append('Record longer, or judge shorter windows (--window 40 --context 20): eight test windows or more '
+                    'are needed to tell signal from chance.')
     elif not k.reach(k.chosen)[1]:
         said.append('Nothing beyond smoothing, the last value and the average course was found. Is it the right array, '
                     'at the right rate? A recording of a control fluorophore looks like this.')

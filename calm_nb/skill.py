@@ -122,7 +122,8 @@ def verdict(skill: Skill) -> str:
     model, who = skill.chosen, skill.session
     (start, stop), n, total = skill.reach(model), int(skill.neurons(model).sum()), skill.errors[model].shape[1]
     if skill.windows < 8:
-        return f'{who}: cannot tell; {skill.windows} test windows, and 8 or more are needed: record longer.'
+        return (f'{who}: cannot tell; {skill.windows} test windows, and 8 or more are needed: record longer, or judge '
+                'shorter windows.')
     if not stop:
         return (f'{who}: no signal found; over {skill.windows} test windows {model}, the best of the models on the '
                 f'validation windows, forecasts no span of frames better than the controls.')
