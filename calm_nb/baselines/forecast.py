@@ -972,6 +972,7 @@ class Combined:
     weights: np.ndarray # (H, 3), of the forecast, the last frame and the mean of the context; the last row goes on
     width: float = 1.   # of the samples' spread
     beside: tuple = ()  # other forecasters, whose weights (H, 3 + len) stand after the forecast's
+    shift: float = 1.   # how far the samples move, as a share of what the mean does
 
     def __getattr__(self, name):
         if name.startswith('__') or name == 'inner': raise AttributeError(name)
@@ -992,7 +993,9 @@ class Combined:
         a = self.weights[np.minimum(np.arange(f.mean.shape[1]), len(self.weights) - 1), None]
         mean = (_sources(forecasts, context)*a).sum(-1).astype(np.float32)
         if f.samples is None: return Forecast(mean)
-        return Forecast(mean, (mean + self.width*(f.samples - f.samples.mean(0))).astype(np.float32))
+        centre = f.samples.mean(0)
+        samples = centre + self.shift*(mean - centre) + self.width*(f.samples - centre)
+        return Forecast(mean, samples.astype(np.float32))
 
 def combined(
     forecaster, sessions, # fitted; Sessions it can forecast
@@ -1016,9 +1019,11 @@ def combined(
     xx, xy = np.tensordot(near, xx, 1), near @ xy
     tiny = 1e-4*np.trace(xx, axis1=1, axis2=2)[:, None, None]*np.eye(p)
     weights = np.linalg.solve(xx + tiny, xy[..., None])[..., 0]
-    made = [Combined(forecaster, weights, w, tuple(beside)) for w in widths]
-    if asked[0][1][0].samples is None: return made[widths.index(1.)]
-    return min(made, key=lambda m: np.mean([crps(m.of(f, z).samples, y).mean() for z, f, y in asked]))
+    made = Combined(forecaster, weights, beside=tuple(beside))
+    if asked[0][1][0].samples is None: return made
+    def error(m): return np.mean([crps(m.of(f, z).samples, y).mean() for z, f, y in asked])
+    made = min((replace(made, shift=s) for s in (1., .5, 0.)), key=error)
+    return min((replace(made, width=w) for w in widths), key=error)
 
 def against_drift(models, sessions): # fitted; Sessions they can forecast -> list of forecasters
     "At their reach and combined, for recordings that are cut into windows; Copy and the paper's method as they are."
