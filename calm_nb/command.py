@@ -75,7 +75,7 @@ def fit(path, scale, seed, context, method, out, **options):
     corpus = _opened(path, **options)
     model = calm_for(corpus, resolve_scale(scale), seed, method=method, context=context)
     able = [s for s in corpus if horizon_trials(s, 'test', context)[0]]
-    scored = against_drift([model, Copy()], list(corpus)) # as `calm forecast` forecasts
+    scored = against_drift([model, Copy()], list(corpus), context) # as `calm forecast` forecasts
     model.save_pretrained(out, [evaluate(m, s, 'test', context) for s in able for m in scored])
     print(f'{out}: a model of {len(corpus)} recordings; CalM.from_pretrained({out!r}) opens it')
 
@@ -119,7 +119,7 @@ def forecast(path, model, horizon, context, out, **options):
     last = {s.name: s.window(len(s.traces) - context, len(s.traces))[None] for s in corpus}
     new = [s for s in corpus if s.name not in known.scalers]
     if new: known.fit(new)
-    model, = against_drift([known], list(corpus))
+    model, = against_drift([known], list(corpus), context)
     done = {s.name: (s, model.forecast(last[s.name], horizon, s)) for s in corpus}
     with atomic_path(out) as draft: _WRITE[kind](done, draft)
     print(f'{out}: {horizon} frames after the end of {len(corpus)} recordings, smoothed, in their units')

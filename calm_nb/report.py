@@ -66,7 +66,7 @@ def findings(
         rivals = [baseline(n, scale, context, None, samples, seed).fit(sessions) for n in ('Linear', 'VAR')]
         labelled = [s for s in sessions if s.name in able]
         heads = _decoders(labelled, part.name, calm, scale, seed, wanted)
-        models = against_drift([calm, *rivals], sessions)
+        models = against_drift([calm, *rivals], sessions, context)
         found += [_findings_of(s, models, heads if s.name in able else [], context, horizon) for s in sessions]
     return found
 

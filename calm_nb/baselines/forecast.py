@@ -939,19 +939,23 @@ def tune(
     best.search = tried
     return best
 
-def at_reach(forecaster, sessions, reaches: tuple=(0., 2., 1., .5)): # fitted; Sessions it can forecast; s.d.
+def at_reach(
+    forecaster, sessions, context: int=None, # fitted; Sessions it can forecast; frames shown, None: its own, or 40
+    reaches: tuple=(0., 2., 1., .5), # s.d.
+):
     "The forecaster with the `reach` of its best validation forecasts; what it learned is shared."
     def reaching(r):
         other = copy.copy(forecaster)
         other.reach = r
         return other
-    best = tune([(dict(reach=r), reaching(r)) for r in reaches], sessions, fit=lambda *_: None)
+    def score(models, sessions): return [_validation_scores(m, sessions, context) for m in models]
+    best = tune([(dict(reach=r), reaching(r)) for r in reaches], sessions, score=score, fit=lambda *_: None)
     best.search = [*getattr(forecaster, 'search', ()), *best.search]
     return best
 
-def _validation_scores(forecaster, sessions):
+def _validation_scores(forecaster, sessions, context=None):
     "Mean corr and MSE over the sessions that have validation trials long enough."
-    context, limit = getattr(forecaster, 'context', 40), getattr(forecaster, 'limit', None)
+    context, limit = context or getattr(forecaster, 'context', 40), getattr(forecaster, 'limit', None)
     able = [s for s in sessions if horizon_trials(s, 'val', context, limit)[0]]
     rows = [evaluate(forecaster, s, 'val', context, limit).scores for s in able]
     if not rows: raise ValueError(f'{forecaster.name}: no validation trial is longer than '
@@ -1000,10 +1004,11 @@ class Combined:
 def combined(
     forecaster, sessions, # fitted; Sessions it can forecast
     beside: tuple=(), # other fitted forecasters of these sessions; the forecaster's name and samples stay
+    context: int=None, # frames shown; None: the forecaster's own, or 40
     widths: tuple=(.5, .7, 1., 1.4, 2., 2.8, 4.), around: int=3, # spreads tried; frames to either side
 ) -> Combined:
     "Weights by the validation windows of all sessions; raises ValueError where none is long enough."
-    asked, context = [], getattr(forecaster, 'context', 40)
+    asked, context = [], context or getattr(forecaster, 'context', 40)
     for s in sessions:
         groups = horizon_trials(s, 'val', context, getattr(forecaster, 'limit', None))[0]
         asked += [(z, [f.forecast(z, y.shape[1], s) for f in (forecaster, *beside)], y)
@@ -1025,14 +1030,15 @@ def combined(
     made = min((replace(made, shift=s) for s in (1., .5, 0.)), key=error)
     return min((replace(made, width=w) for w in widths), key=error)
 
-def against_drift(models, sessions): # fitted; Sessions they can forecast -> list of forecasters
+def against_drift(models, sessions, context=None): # fitted; Sessions they can forecast; as at_reach -> forecasters
     "At their reach and combined, for recordings that are cut into windows; Copy and the paper's method as they are."
     def able(m):
-        asked = getattr(m, 'context', 40), getattr(m, 'limit', None)
+        asked = context or getattr(m, 'context', 40), getattr(m, 'limit', None)
         return any(horizon_trials(s, 'val', *asked)[0] for s in sessions)
     def steady(m): return not hasattr(m, 'reach') or isinstance(m, Copy) or getattr(m, 'method', '') == 'paper'
     if not all(s.pseudo_trials for s in sessions): return list(models)
-    return [m if steady(m) or not able(m) else combined(at_reach(m, sessions), sessions) for m in models]
+    def mended(m): return combined(at_reach(m, sessions, context), sessions, context=context)
+    return [m if steady(m) or not able(m) else mended(m) for m in models]
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #fe7282f0
 BASELINES = {'Copy': Copy, 'Mean': TrialMean, 'Linear': UnivariateLinear, 'VAR': RidgeVAR,
