@@ -267,9 +267,9 @@ def _section(found):
     if found.models: parts += ['<h3>Tokens</h3>', _picture(_tokens_of(found))]
     return ''.join(parts), asked
 
-_STYLE = '''body { font: 15px/1.5 system-ui, sans-serif; max-width: 800px; margin: 2em auto; padding: 0 1em }
+_STYLE = '''body { font: 15px/1.5 system-ui, sans-serif; max-width: 880px; margin: 2em auto; padding: 0 1em }
 table { border-collapse: collapse; display: block; overflow-x: auto; margin: 1em 0 }
-th, td { padding: .2em .8em; text-align: right; border-bottom: 1px solid #ddd } img { max-width: 100% }
+th, td { padding: .2em .5em; font-size: 90%; text-align: right; border-bottom: 1px solid #ddd } img { max-width: 100% }
 .verdict { background: #f6f1ee; border-left: 4px solid #8B1A3A; padding: .6em 1em }'''
 
 def write_report(
@@ -283,7 +283,7 @@ def write_report(
     left = ''.join(f'<li>{html.escape(f"{k}: {v}")}' for k, v in (corpus.skipped if corpus else {}).items())
     page = ['<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
             f'<title>Report</title><style>{_STYLE}</style>', inline, '<h1>Is there signal?</h1>', said,
-            '<h2>What was read</h2>', _table(describe(corpus)) if corpus else '',
+            '<h2>What was read</h2>', _table(describe(corpus).drop(columns=['set', 'mean trial frames', 'notes'])) if corpus else '',
             f'<p>Not read:</p><ul>{left}</ul>' if left else '']
     for f in found:
         section, asked = _section(f)
