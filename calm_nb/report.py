@@ -219,12 +219,16 @@ def advice(found: Findings) -> list: # of sentences
     "What to do next with a recording, from what was found in it."
     s, k, said = found.session, found.skill, []
     if k is None: return [f'Nothing could be scored: {found.why}.']
-    if k.windows < 8:
-        said.append('Record longer, or judge shorter windows (--window 40 --context 20): eight test windows or more '
-                    'are needed to tell signal from chance.')
+    if len(k.by_window[k.chosen]) < 8:
+        said.append('Record longer, or judge shorter windows (--window 40 --context 20): eight forecasts or more are '
+                    'needed to tell signal from chance.')
+    elif not k.reach(k.chosen)[1] and k.reach(k.chosen, but='Copy')[1]:
+        said.append('Levels last, and no model forecasts how they change. Slow states look like this, and so does '
+                    'drift: bleaching, movement of the tissue.')
     elif not k.reach(k.chosen)[1]:
         said.append('Nothing beyond smoothing, the last value and the average course was found. Is it the right array, '
-                    'at the right rate? A recording of a control fluorophore looks like this.')
+                    'at the right rate? A recording of a control fluorophore looks like this, and so does a weak '
+                    'signal in a short recording.')
     elif k.chosen != found.models[0].name:
         said.append(f'{k.chosen} has the least error on the validation windows: use it where one number a frame is '
                     'wanted; CalM where a distribution is.')
@@ -283,7 +287,8 @@ def write_report(
     left = ''.join(f'<li>{html.escape(f"{k}: {v}")}' for k, v in (corpus.skipped if corpus else {}).items())
     page = ['<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
             f'<title>Report</title><style>{_STYLE}</style>', inline, '<h1>Is there signal?</h1>', said,
-            '<h2>What was read</h2>', _table(describe(corpus).drop(columns=['set', 'mean trial frames', 'notes'])) if corpus else '',
+            '<h2>What was read</h2>',
+            _table(describe(corpus).drop(columns=['set', 'mean trial frames', 'notes'])) if corpus else '',
             f'<p>Not read:</p><ul>{left}</ul>' if left else '']
     for f in found:
         section, asked = _section(f)

@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt, numpy as np, pandas as pd
 from scipy.stats import false_discovery_control, wilcoxon
 from .core import *
 from .baselines.forecast import Baseline, Copy
-from .forecast import Forecast, ask, horizon_trials, model_color, trial_batches
+from .forecast import MIN_HORIZON, Forecast, ask, model_color
 
 # %% ../nbs/10_skill.ipynb #e4ef1346
 @dataclass
@@ -24,9 +24,10 @@ class Smoothing(Baseline):
 
 # %% ../nbs/10_skill.ipynb #9ec6e8a0
 CONTROLS = 'Copy', 'Smoothing', 'time-shifted', 'shuffled'
+_LEAST = 16 # forecasts of near frames
 
 def _p(gains): # of (W, ...) errors spared, one for each control -> (...)
-    "One-sided Wilcoxon over the windows against the hardest control; 1 for fewer than six windows."
+    "One-sided Wilcoxon over the forecasts against the hardest control; 1 for fewer than six."
     if len(gains[0]) < 6: return np.ones(gains[0].shape[1:])
     with np.errstate(invalid='ignore'): each = [wilcoxon(g, axis=0, alternative='greater').pvalue for g in gains]
     return np.nan_to_num(each, nan=1.).max(0)
@@ -36,9 +37,10 @@ def _holm(p): # (K,) -> (K,), corrected for their number
     steps = np.maximum.accumulate((len(p) - np.arange(len(p)))*p[order])
     return np.minimum(steps, 1)[np.argsort(order)]
 
-def _shuffled(mean, truth): # (W, H, N) both -> (W, H, N): the mean squared error of all other windows' forecasts
-    others, squares = mean.sum(0) - mean, (mean**2).sum(0) - mean**2
-    return truth**2 + (squares - 2*truth*others)/(len(mean) - 1)
+def _shuffled(mean, truth): # (F, H, N) both, NaN beyond a window's end -> (F, H, N)
+    "The mean squared error of all other forecasts."
+    others, squares = np.nansum(mean, 0) - mean, np.nansum(mean**2, 0) - mean**2
+    return truth**2 + (squares - 2*truth*others)/np.maximum(np.isfinite(mean).sum(0) - 1, 1)
 
 @dataclass
 class Skill:
@@ -46,10 +48,11 @@ class Skill:
     session: str
     rate: float     # Hz
     windows: int    # W, scored
-    errors: dict    # model, control of all or (model, control) -> (H, N), mean over windows
-    by_window: dict # the same -> (W, H), mean over neurons
-    by_neuron: dict # the same -> (W, N), mean over frames
+    errors: dict    # model, control of all or (model, control) -> (H, N), mean over forecasts
+    by_window: dict # the same -> (F, H), mean over neurons; F/W forecasts a window, NaN beyond its end
+    by_neuron: dict # the same -> (F, N), mean over the frames to the next forecast
     chosen: str     # the model of least error on the validation windows
+    stride: int     # frames between the forecasts of a window
 
     models = property(lambda self: [k for k in self.errors if isinstance(k, str) and k not in CONTROLS])
     frames = property(lambda self: len(next(iter(self.errors.values()))), doc='H')
@@ -72,63 +75,91 @@ class Skill:
         edges = [2**k - 1 for k in range(self.frames.bit_length() + 1) if 2**k - 1 < self.frames]
         return list(zip(edges, [*edges[1:], self.frames]))
 
-    def p(self, model: str) -> np.ndarray: # (spans,)
-        "Whether a model beats every control, for each span of frames ahead."
-        def errors(key): return np.stack([self.by_window[key][:, a:b].mean(1) for a, b in self.spans()], 1)
-        return _holm(_p([errors(k) - errors(model) for k in self.against(model).values()]))
+    def _in_span(self, key, a, b): # (f,) errors of forecasts that do not overlap in it
+        rows = self.by_window[key].reshape(self.windows, -1, self.frames)[:, ::-(-(b - a)//self.stride), a:b].mean(2)
+        return rows[np.isfinite(rows)]
+
+    def p(self, model: str, but: str='') -> np.ndarray: # a control to leave out -> (spans,)
+        "Whether a model beats every control, for each span of frames ahead; 1 where fewer than six forecasts reach."
+        controls = [key for name, key in self.against(model).items() if name != but]
+        def gains(span): return [self._in_span(key, *span) - self._in_span(model, *span) for key in controls]
+        each = [gains(span) for span in self.spans()]
+        tested, p = np.array([len(g[0]) >= 6 for g in each]), np.array([float(_p(g)) for g in each])
+        p[tested] = _holm(p[tested])
+        return p
 
     def neurons(self, model: str) -> np.ndarray: # (N,) bool
         "Neurons that a model forecasts better than every control, at a false discovery rate of .05."
         p = _p([self.by_neuron[k] - self.by_neuron[model] for k in self.against(model).values()])
         return false_discovery_control(p) < .05
 
-    def reach(self, model: str, level: float=.05) -> tuple: # seconds from, seconds to; (0, 0): nowhere
+    def reach(self, model: str, level: float=.05, but: str='') -> tuple: # as p -> seconds from, to; (0, 0): nowhere
         "The seconds ahead in which a model beats every control."
-        sure = [span for span, p in zip(self.spans(), self.p(model)) if p < level]
+        sure = [span for span, p in zip(self.spans(), self.p(model, but)) if p < level]
         return (sure[0][0]/self.rate, sure[-1][1]/self.rate) if sure else (0., 0.)
 
 # %% ../nbs/10_skill.ipynb #a813a239
 def skill_of(
     session, models: list, # Session; fitted forecasters
-    context: int=40, horizon: int=None, # frames shown and asked for; None: as far as the shortest test window goes
+    context: int=40, horizon: int=None, # frames shown and asked for; None: as far as the shortest window goes
 ) -> Skill:
     "Errors of models and controls on the test windows, in time order; raises ValueError for fewer than two windows."
-    def rest(split): return np.diff(session.trials[session.of(split)])[:, 0] - context
-    able = [rest(split) for split in ('val', 'test')]
-    steps = horizon or min((int(r[r >= 3].min()) for r in able if (r >= 3).any()), default=3)
-    limit = min([steps, *(m.limit for m in models if getattr(m, 'limit', None))])
-    def asked(model, split): # (W, H, N) forecast, truth
-        groups = horizon_trials(session, split, context, limit)[0]
-        found = [ask(model, known, future, session)[:2] for _, known, future in trial_batches(session, groups, context)]
-        return [np.concatenate(x) for x in ([f.mean for f, _ in found], [y for _, y in found])] if found else None
+    spans = {split: session.trials[session.of(split)] for split in ('val', 'test')}
+    rest = {split: np.diff(s)[:, 0] - context for split, s in spans.items()}
+    able = [r[r >= MIN_HORIZON].min() for r in rest.values() if (r >= MIN_HORIZON).any()]
+    room = max(int(min(able, default=MIN_HORIZON)), horizon or 0)
+    starts = {split: s[rest[split] >= room, 0] for split, s in spans.items()}
+    limit = min([horizon or room, *(m.limit for m in models if getattr(m, 'limit', None))])
+    times = -(-_LEAST//max(len(starts['test']), 1))
+    stride = max(room//times, MIN_HORIZON) if times > 1 else limit
+    offsets = range(0, room - MIN_HORIZON + 1, stride)[:times]
+    def from_frame(model, split, offset): # (W, limit, N) forecast, truth
+        frames, found = min(limit, room - offset), []
+        for some in np.split(starts[split] + offset, range(32, len(starts[split]), 32)):
+            z = np.stack([session.window(a, a + context + frames) for a in some.tolist()])
+            found.append(ask(model, z[:, :context], z[:, context:], session)[:2])
+        beyond = (0, 0), (0, limit - frames), (0, 0)
+        return [np.pad(np.concatenate(x), beyond, constant_values=np.nan)
+                for x in ([f.mean for f, _ in found], [y for _, y in found])]
+    def asked(model, split): # (F, limit, N) forecast, truth, in time order
+        if not len(starts[split]): return None
+        each = zip(*(from_frame(model, split, o) for o in offsets))
+        return [np.stack(x, 1).reshape(-1, *x[0].shape[1:]) for x in each]
     errors, val = {}, {}
     for model in [Copy(), Smoothing(), *models]:
         mean, truth = asked(model, 'test') or (np.empty(0), np.empty(0))
-        if len(mean) < 2:
-            raise ValueError(f'{session.name}: {len(mean)} test windows of {context + limit} frames; expected two or '
-                             'more: record longer, or ask for a shorter context or horizon')
+        if len(starts['test']) < 2:
+            raise ValueError(f'{session.name}: {len(starts["test"])} test windows of {context + room} frames; '
+                             'expected two or more: record longer, or ask for a shorter context or horizon')
         errors[model.name] = (truth - mean)**2
         if model.name in CONTROLS: continue
-        errors[model.name, 'time-shifted'] = (truth - np.roll(mean, 1, 0))**2
+        before = np.roll(mean, len(offsets), 0) # from the same frame of the window before
+        errors[model.name, 'time-shifted'] = (truth - before)**2
         errors[model.name, 'shuffled'] = _shuffled(mean, truth)
-        if both := asked(model, 'val'): val[model.name] = float(((both[0] - both[1])**2).mean())
+        if both := asked(model, 'val'): val[model.name] = float(np.nanmean((both[0] - both[1])**2))
     best = min(val, key=val.get) if val else models[0].name
-    return Skill(session.name, float(session.rate), len(truth), {k: e.mean(0) for k, e in errors.items()},
-                 *({k: e.mean(axis) for k, e in errors.items()} for axis in (2, 1)), best)
+    return Skill(session.name, float(session.rate), len(starts['test']),
+                 {k: np.nanmean(e, 0) for k, e in errors.items()}, {k: e.mean(2) for k, e in errors.items()},
+                 {k: np.nanmean(e[:, :stride], 1) for k, e in errors.items()}, best, stride)
 
 # %% ../nbs/10_skill.ipynb #bd1d652c
 def verdict(skill: Skill) -> str:
-    "What the test windows say, in a sentence or two."
+    "What the test windows say, in a sentence."
     model, who = skill.chosen, skill.session
-    (start, stop), n, total = skill.reach(model), int(skill.neurons(model).sum()), skill.errors[model].shape[1]
-    if skill.windows < 8:
-        return (f'{who}: cannot tell; {skill.windows} test windows, and 8 or more are needed: record longer, or judge '
-                'shorter windows.')
-    if not stop:
-        return (f'{who}: no signal found; over {skill.windows} test windows {model}, the best of the models on the '
-                f'validation windows, forecasts no span of frames better than the controls.')
-    since, each = f'from {start:.1f} ' if start else '', f'; {n} of {total} neurons each beyond chance' if n else ''
-    return f'{who}: signal, {since}to {stop:.1f} s ahead{each} ({model}, {skill.windows} test windows).'
+    (start, stop), slow = skill.reach(model), skill.reach(model, but='Copy')[1]
+    often, n = len(skill.by_window[model])//skill.windows, int(skill.neurons(model).sum())
+    over = f'{skill.windows} test windows' + f', each from {often} frames'*(often > 1)
+    if often*skill.windows < 8:
+        return f'{who}: cannot tell; {over}, and 8 forecasts or more are needed: record longer, or shorten windows.'
+    if stop:
+        since = f'from {start:.1f} ' if start else ''
+        each = f'; {n} of {skill.errors[model].shape[1]} neurons each beyond chance' if n else ''
+        return f'{who}: signal, {since}to {stop:.1f} s ahead{each} ({model}, {over}).'
+    asked = f'over {over}, {model}, the best of the models on the validation windows,'
+    if slow:
+        return (f'{who}: slow changes alone, to {slow:.1f} s ahead; {asked} is better than smoothed noise and the '
+                'average course would be, and not better than the last value.')
+    return f'{who}: no signal found; {asked} forecasts no span of frames better than the controls.'
 
 def skill_table(skills: list) -> pd.DataFrame: # of Skill -> a row a session, model, control and frame ahead
     "Median over neurons of the skill over each control, and whether the span of that frame is beyond all of them."
