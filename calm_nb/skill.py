@@ -99,47 +99,51 @@ class Skill:
         return (sure[0][0]/self.rate, sure[-1][1]/self.rate) if sure else (0., 0.)
 
 # %% ../nbs/10_skill.ipynb #a813a239
+def _room(session, context, horizon):
+    "First frames of validation and test windows that are long enough, and the frames that all have after a context."
+    spans = {split: session.trials[session.of(split)] for split in ('val', 'test')}
+    rest = {split: np.diff(s)[:, 0] - context for split, s in spans.items()}
+    able = [r[r >= MIN_HORIZON].min() for r in rest.values() if (r >= MIN_HORIZON).any()]
+    room = max(int(min(able, default=MIN_HORIZON)), horizon or 0)
+    return {split: s[rest[split] >= room, 0] for split, s in spans.items()}, room
+
+def _forecasts(model, session, starts, offsets, context, room, limit): # -> (F, limit, N) forecast, truth, in time order
+    "From several frames of each window; NaN beyond its end."
+    def from_frame(offset): # (W, limit, N)
+        frames, found = min(limit, room - offset), []
+        for some in np.split(starts + offset, range(32, len(starts), 32)):
+            z = np.stack([session.window(a, a + context + frames) for a in some.tolist()])
+            found.append(ask(model, z[:, :context], z[:, context:], session)[:2])
+        both = np.concatenate([f.mean for f, _ in found]), np.concatenate([y for _, y in found])
+        return [np.pad(x, ((0, 0), (0, limit - frames), (0, 0)), constant_values=np.nan) for x in both]
+    return [np.stack(x, 1).reshape(-1, *x[0].shape[1:]) for x in zip(*map(from_frame, offsets))]
+
 def skill_of(
     session, models: list, # Session; fitted forecasters
     context: int=40, horizon: int=None, # frames shown and asked for; None: as far as the shortest window goes
 ) -> Skill:
     "Errors of models and controls on the test windows, in time order; raises ValueError for fewer than two windows."
-    spans = {split: session.trials[session.of(split)] for split in ('val', 'test')}
-    rest = {split: np.diff(s)[:, 0] - context for split, s in spans.items()}
-    able = [r[r >= MIN_HORIZON].min() for r in rest.values() if (r >= MIN_HORIZON).any()]
-    room = max(int(min(able, default=MIN_HORIZON)), horizon or 0)
-    starts = {split: s[rest[split] >= room, 0] for split, s in spans.items()}
+    starts, room = _room(session, context, horizon)
+    if (windows := len(starts['test'])) < 2:
+        raise ValueError(f'{session.name}: {windows} test windows of {context + room} frames; expected two or more: '
+                         'record longer, or ask for a shorter context or horizon')
     limit = min([horizon or room, *(m.limit for m in models if getattr(m, 'limit', None))])
-    times = -(-_LEAST//max(len(starts['test']), 1))
+    times = -(-_LEAST//windows)
     stride = max(room//times, MIN_HORIZON) if times > 1 else limit
     offsets = range(0, room - MIN_HORIZON + 1, stride)[:times]
-    def from_frame(model, split, offset): # (W, limit, N) forecast, truth
-        frames, found = min(limit, room - offset), []
-        for some in np.split(starts[split] + offset, range(32, len(starts[split]), 32)):
-            z = np.stack([session.window(a, a + context + frames) for a in some.tolist()])
-            found.append(ask(model, z[:, :context], z[:, context:], session)[:2])
-        beyond = (0, 0), (0, limit - frames), (0, 0)
-        return [np.pad(np.concatenate(x), beyond, constant_values=np.nan)
-                for x in ([f.mean for f, _ in found], [y for _, y in found])]
-    def asked(model, split): # (F, limit, N) forecast, truth, in time order
-        if not len(starts[split]): return None
-        each = zip(*(from_frame(model, split, o) for o in offsets))
-        return [np.stack(x, 1).reshape(-1, *x[0].shape[1:]) for x in each]
+    def asked(model, split): return _forecasts(model, session, starts[split], offsets, context, room, limit)
     errors, val = {}, {}
     for model in [Copy(), Smoothing(), *models]:
-        mean, truth = asked(model, 'test') or (np.empty(0), np.empty(0))
-        if len(starts['test']) < 2:
-            raise ValueError(f'{session.name}: {len(starts["test"])} test windows of {context + room} frames; '
-                             'expected two or more: record longer, or ask for a shorter context or horizon')
+        mean, truth = asked(model, 'test')
         errors[model.name] = (truth - mean)**2
         if model.name in CONTROLS: continue
         before = np.roll(mean, len(offsets), 0) # from the same frame of the window before
         errors[model.name, 'time-shifted'] = (truth - before)**2
         errors[model.name, 'shuffled'] = _shuffled(mean, truth)
-        if both := asked(model, 'val'): val[model.name] = float(np.nanmean((both[0] - both[1])**2))
+        if len(starts['val']): val[model.name] = float(np.nanmean(np.square(np.subtract(*asked(model, 'val')))))
     best = min(val, key=val.get) if val else models[0].name
-    return Skill(session.name, float(session.rate), len(starts['test']),
-                 {k: np.nanmean(e, 0) for k, e in errors.items()}, {k: e.mean(2) for k, e in errors.items()},
+    return Skill(session.name, float(session.rate), windows, {k: np.nanmean(e, 0) for k, e in errors.items()},
+                 {k: e.mean(2) for k, e in errors.items()},
                  {k: np.nanmean(e[:, :stride], 1) for k, e in errors.items()}, best, stride)
 
 # %% ../nbs/10_skill.ipynb #bd1d652c
