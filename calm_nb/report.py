@@ -207,7 +207,7 @@ def _embeddings_of(found):
     u, d, _ = np.linalg.svd(x, full_matrices=False)
     fig, ax = plt.subplots(figsize=(3.6, 2.8), layout='constrained')
     skill = k.least(k.chosen).mean(0)
-    dots = ax.scatter(*(u*d)[:, :2].T, c=skill, s=10, cmap='viridis')
+    dots = ax.scatter(*(u*d)[:, :2].T, c=skill, s=10, cmap='viridis', vmin=-1, vmax=1)
     share = (d**2/(d**2).sum())[:2]
     ax.set(title='embeddings of the neurons', **{f'{n}label': f'component {i} ({x:.0%})'
                                                  for i, (n, x) in enumerate(zip('xy', share), 1)})
