@@ -40,7 +40,7 @@ def _shared(*names):
         nan=click.option('--nan', help='Neurons with NaN: drop them, interpolate over time, or raise.'),
         scale=click.option('--scale', default='auto', help='Size of models and training: tiny, small, paper or auto.'),
         seed=click.option('--seed', default=0, type=click.IntRange(0), help='Of training.'),
-        samples=click.option('--samples', default=32, type=click.IntRange(0), help='Futures drawn for a forecast.'),
+        samples=click.option('--samples', default=16, type=click.IntRange(0), help='Futures drawn for a forecast.'),
         context=click.option('--context', default=40, type=click.IntRange(4), help='Frames that a forecast is shown.'),
         variables=click.option('--variables', help='Behaviours to decode, separated by spaces; all that there are.'))
     def add(command):

@@ -52,7 +52,7 @@ class Findings:
 def findings(
     corpus, # Corpus, of open_recordings
     scale: str='auto', seed: int=0, # of models and training; of training
-    samples: int=32, context: int=40, horizon: int=None, # futures; frames shown and asked for, None: as trials allow
+    samples: int=16, context: int=40, horizon: int=None, # futures; frames shown and asked for, None: as trials allow
     variables=None, # behaviours to decode; None: as `decodable` finds them
 ) -> list: # of Findings, a session each
     "Train, forecast and decode all recordings; what is trained is kept in the run folder and found again."
