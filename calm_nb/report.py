@@ -20,7 +20,7 @@ from .interpret import as_read
 from .look import describe, draw_raster
 from .nq import tokenize
 from .recordings.your_own import read
-from .skill import figure_skill, skill_of, verdict
+from .skill import LASTING, figure_skill, skill_of, verdict
 
 # %% ../nbs/10a_report.ipynb #1f29fe36
 def open_recordings(
@@ -222,7 +222,7 @@ def advice(found: Findings) -> list: # of sentences
     if len(k.by_window[k.chosen]) < 8:
         said.append('Record longer, or judge shorter windows (--window 40 --context 20): eight forecasts or more are '
                     'needed to tell signal from chance.')
-    elif not k.reach(k.chosen)[1] and k.reach(k.chosen, but='Copy')[1]:
+    elif not k.reach(k.chosen)[1] and k.reach(k.chosen, but=LASTING)[1]:
         said.append('Levels last, and no model forecasts how they change. Slow states look like this, and so does '
                     'drift: bleaching, movement of the tissue.')
     elif not k.reach(k.chosen)[1]:
