@@ -134,6 +134,16 @@ def _forecasts(model, session, starts, offsets, context, room, limit): # -> (F, 
         return [np.pad(x, ((0, 0), (0, limit - frames), (0, 0)), constant_values=np.nan) for x in both]
     return [np.stack(x, 1).reshape(-1, *x[0].shape[1:]) for x in zip(*map(from_frame, offsets))]
 
+def _level(session, context, frames):
+    "Level with the weights that do best on the training windows, neuron by neuron."
+    spans, weights = session.trials[session.of('train')], np.array([1., .5, .25, .1, .05, .02, 0.])
+    starts = spans[np.diff(spans)[:, 0] >= context + frames, 0]
+    if not len(starts): return Level()
+    def errors(weight): # (N,)
+        found = _forecasts(Level(weight=weight), session, starts, [0], context, frames, frames)
+        return np.square(np.subtract(*found)).mean((0, 1))
+    return Level(weight=weights[np.argmin([errors(w) for w in weights], 0)])
+
 def skill_of(
     session, models: list, # Session; fitted forecasters
     context: int=40, horizon: int=None, # frames shown and asked for; None: as far as the shortest window goes
@@ -148,15 +158,8 @@ def skill_of(
     stride = max(room//times, MIN_HORIZON) if times > 1 else limit
     offsets = range(0, room - MIN_HORIZON + 1, stride)[:times]
     def asked(model, split): return _forecasts(model, session, starts[split], offsets, context, room, limit)
-    known = session.trials[session.of('train')]
-    known = known[np.diff(known)[:, 0] >= context + limit, 0]
-    def learned(weight): # (N,) error on the training windows
-        found = _forecasts(Level(weight=weight), session, known, [0], context, limit, limit)
-        return np.square(np.subtract(*found)).mean((0, 1))
-    weights = np.array([1., .5, .25, .1, .05, .02, 0.])
-    best = weights[np.argmin([learned(w) for w in weights], 0)] if len(known) else .2
     errors, val = {}, {}
-    for model in [Copy(), Smoothing(), Level(weight=best), *models]:
+    for model in [Copy(), Smoothing(), _level(session, context, limit), *models]:
         mean, truth = asked(model, 'test')
         errors[model.name] = (truth - mean)**2
         if model.name in CONTROLS: continue
