@@ -20,7 +20,7 @@ from .interpret import as_read
 from .look import describe, draw_raster
 from .nq import tokenize
 from .recordings.your_own import read
-from .skill import LASTING, figure_skill, skill_of, verdict
+from .skill import figure_skill, skill_of, verdict
 
 # %% ../nbs/10a_report.ipynb #1f29fe36
 def open_recordings(
@@ -219,14 +219,14 @@ def advice(found: Findings) -> list: # of sentences
     "What to do next with a recording, from what was found in it."
     s, k, said = found.session, found.skill, []
     if k is None: return [f'Nothing could be scored: {found.why}.']
-    if len(k.by_window[k.chosen]) < 8:
+    if k.kind == 'few':
         said.append('Record longer, or judge shorter windows (--window 40 --context 20): eight forecasts or more are '
                     'needed to tell signal from chance.')
-    elif not k.reach(k.chosen)[1] and k.reach(k.chosen, but=LASTING)[1]:
+    elif k.kind == 'slow':
         said.append('Levels last, and no model forecasts how they change. Slow states look like this, and so does '
                     'drift: bleaching, movement of the tissue.')
-    elif not k.reach(k.chosen)[1]:
-        said.append('Nothing beyond smoothing, the last value and the average course was found. Is it the right array, '
+    elif k.kind == 'none':
+        said.append('Nothing beyond smoothing and the average course was found. Is it the right array, '
                     'at the right rate? A recording of a control fluorophore looks like this, and so does a weak '
                     'signal in a short recording.')
     elif k.chosen != found.models[0].name:

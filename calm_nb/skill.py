@@ -26,14 +26,14 @@ class Smoothing(Baseline):
 class Level(Baseline):
     "The best forecast of a random walk under white noise, both smoothed: simple exponential smoothing."
     name: str = 'Level'
-    weight: object = .2 # of the newest frame, (N,) or one for all; 0: all alike
+    weight: object = .2 # of the newest frame, one for all, (N,) or (H, N); 0: all alike
     scope = 'session'
     def forecast(self, context, horizon, session):
         "The level of the frames before smoothing, to which the last frame decays by (1 − α)ʰ."
-        keep = 1 - session.alpha
-        frames = (context[:, 1:] - keep*context[:, :-1])/session.alpha
-        share = np.power(1 - np.atleast_1d(self.weight), np.arange(frames.shape[1])[::-1, None])
-        level = (frames*(share/share.sum(0))).sum(1, keepdims=True)
+        keep, forget = 1 - session.alpha, 1 - np.atleast_2d(self.weight)[:horizon].T[:, None] # (N, 1, H)
+        frames = ((context[:, 1:] - keep*context[:, :-1])/session.alpha).transpose(2, 0, 1)
+        share = forget**np.arange(frames.shape[2])[::-1, None]
+        level = (frames @ (share/share.sum(1, keepdims=True))).transpose(1, 2, 0)
         decay = keep**np.arange(1, horizon + 1)[:, None]
         return Forecast((level + decay*(context[:, -1:] - level)).astype(np.float32))
 
@@ -91,8 +91,8 @@ class Skill:
         edges = [2**k - 1 for k in range(self.frames.bit_length() + 1) if 2**k - 1 < self.frames]
         return list(zip(edges, [*edges[1:], self.frames]))
 
-    def _in_span(self, key, a, b): # (f,) errors of forecasts that do not overlap in it
-        rows = self.by_window[key].reshape(self.windows, -1, self.frames)[:, ::-(-(b - a)//self.stride), a:b].mean(2)
+    def _in_span(self, key, a, b): # (f,) errors of forecasts that do not overlap before its end
+        rows = self.by_window[key].reshape(self.windows, -1, self.frames)[:, ::-(-b//self.stride), a:b].mean(2)
         return rows[np.isfinite(rows)]
 
     def p(self, model: str, but: tuple=()) -> np.ndarray: # controls to leave out -> (spans,)
@@ -113,6 +113,12 @@ class Skill:
         "The seconds ahead in which a model beats every control."
         sure = [span for span, p in zip(self.spans(), self.p(model, but)) if p < level]
         return (sure[0][0]/self.rate, sure[-1][1]/self.rate) if sure else (0., 0.)
+
+    @property
+    def kind(self): # what the chosen model finds: 'few' forecasts to tell, 'signal', 'slow' changes alone, 'none'
+        if len(self.by_window[self.chosen]) < 8: return 'few'
+        if self.reach(self.chosen)[1]: return 'signal'
+        return 'slow' if self.reach(self.chosen, but=LASTING)[1] else 'none'
 
 # %% ../nbs/10_skill.ipynb #a813a239
 def _room(session, context, horizon):
@@ -135,13 +141,14 @@ def _forecasts(model, session, starts, offsets, context, room, limit): # -> (F, 
     return [np.stack(x, 1).reshape(-1, *x[0].shape[1:]) for x in zip(*map(from_frame, offsets))]
 
 def _level(session, context, frames):
-    "Level with the weights that do best on the training windows, neuron by neuron."
+    "Level with the weight that does best on the training windows, for each frame ahead and neuron."
     spans, weights = session.trials[session.of('train')], np.array([1., .5, .25, .1, .05, .02, 0.])
     starts = spans[np.diff(spans)[:, 0] >= context + frames, 0]
     if not len(starts): return Level()
-    def errors(weight): # (N,)
-        found = _forecasts(Level(weight=weight), session, starts, [0], context, frames, frames)
-        return np.square(np.subtract(*found)).mean((0, 1))
+    offsets = range(0, frames, max(frames//4, MIN_HORIZON))
+    def errors(weight): # (H, N)
+        found = _forecasts(Level(weight=weight), session, starts, offsets, context, frames, frames)
+        return np.nanmean(np.square(np.subtract(*found)), 0)
     return Level(weight=weights[np.argmin([errors(w) for w in weights], 0)])
 
 def skill_of(
@@ -176,20 +183,21 @@ def skill_of(
 def verdict(skill: Skill) -> str:
     "What the test windows say, in a sentence."
     model, who = skill.chosen, skill.session
-    (start, stop), slow = skill.reach(model), skill.reach(model, but=LASTING)[1]
     often, n = len(skill.by_window[model])//skill.windows, int(skill.neurons(model).sum())
     over = f'{skill.windows} test windows' + f', each from {often} frames'*(often > 1)
-    if often*skill.windows < 8:
-        return f'{who}: cannot tell; {over}, and 8 forecasts or more are needed: record longer, or shorten windows.'
-    if stop:
-        since = f'from {start:.1f} ' if start else ''
-        each = f'; {n} of {skill.errors[model].shape[1]} neurons each beyond chance' if n else ''
-        return f'{who}: signal, {since}to {stop:.1f} s ahead{each} ({model}, {over}).'
     asked = f'over {over}, {model}, the best of the models on the validation windows,'
-    if slow:
-        return (f'{who}: slow changes alone, to {slow:.1f} s ahead; {asked} is better than smoothed noise and the '
+    if skill.kind == 'few':
+        return f'{who}: cannot tell; {over}, and 8 forecasts or more are needed: record longer, or shorten windows.'
+    if skill.kind == 'slow':
+        stop = skill.reach(model, but=LASTING)[1]
+        return (f'{who}: slow changes alone, to {stop:.1f} s ahead; {asked} is better than smoothed noise and the '
                 'average course would be, and not better than the last values.')
-    return f'{who}: no signal found; {asked} forecasts no span of frames better than the controls.'
+    if skill.kind == 'none':
+        return f'{who}: no signal found; {asked} forecasts no span of frames better than the controls.'
+    start, stop = skill.reach(model)
+    since = f'from {start:.1f} ' if start else ''
+    each = f'; {n} of {skill.errors[model].shape[1]} neurons each beyond chance' if n else ''
+    return f'{who}: signal, {since}to {stop:.1f} s ahead{each} ({model}, {over}).'
 
 def skill_table(skills: list) -> pd.DataFrame: # of Skill -> a row a session, model, control and frame ahead
     "Median over neurons of the skill over each control, and whether the span of that frame is beyond all of them."
