@@ -73,7 +73,10 @@ def fast_bf16(device) -> bool: # torch.device
     has = torch.cpu.get_capabilities() if device.type == 'cpu' and hasattr(torch.cpu, 'get_capabilities') else {}
     return bool(has.get('amx_bf16') or has.get('avx512_bf16'))
 
-def memory_budget(device=None, share: float=.5) -> int: # torch.device, None: best_device(); of what is free -> bytes
+def memory_budget(
+    device=None, share: float=.5, # torch.device, None: best_device(); of what is free
+    piece: bool=False, # of one of many pieces: on a CPU at most 64 MB a thread, since its caches hold little more
+) -> int: # bytes
     "Memory that one computation may take now; the variable CALM_NB_MEMORY, in GB, stands for what is free."
     import torch
     device, named = device or best_device(), os.environ.get('CALM_NB_MEMORY')
@@ -86,7 +89,7 @@ def memory_budget(device=None, share: float=.5) -> int: # torch.device, None: be
     else:
         import psutil
         free = psutil.virtual_memory().available
-    return int(share*free)
+    return int(min(share*free, 64e6*torch.get_num_threads() if piece and device.type == 'cpu' else np.inf))
 
 # %% ../nbs/00_core.ipynb #8e8a50f1
 def project_root() -> Path: # absolute folder

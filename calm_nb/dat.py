@@ -438,7 +438,7 @@ def _rows_that_fit(dat, context, steps, memory=None):
     c = dat.config
     caches = 2*c.layers*c.dim*(2*context + steps)
     moment = context*(c.hidden + 10*c.dim) + 4*c.codes
-    return int(min(65_535, (memory or memory_budget(dat.device))//(4*(caches + moment))))
+    return int(min(65_535, (memory or memory_budget(dat.device, piece=True))//(4*(caches + moment))))
 
 def _uniforms(steps, copies, shape, seed, stratify, device):
     "Numbers in [0, 1) for all draws of a rollout, (steps, S, B, N)."

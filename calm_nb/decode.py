@@ -240,7 +240,7 @@ def pass_bytes(c: DATConfig) -> int: # sizes of the transformer -> bytes a token
 def _token_features(dat, z, session, memory=None): # (B, N, T_d) tokens -> (B, T_d, N, d) float32 where dat is
     "Features after the final norm, some trials at a time as memory allows; KeyError without the session's tables."
     dat.eval()
-    most = (memory or memory_budget(dat.device))//(pass_bytes(dat.config)*z[0].numel())
+    most = (memory or memory_budget(dat.device, piece=True))//(pass_bytes(dat.config)*z[0].numel())
     with precision_context(dat.precision, dat.device):
         parts = z.to(dat.device, non_blocking=True).split(max(1, most))
         return torch.cat([dat.features(part.long(), session).transpose(1, 2) for part in parts]).contiguous()

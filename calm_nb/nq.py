@@ -296,7 +296,7 @@ def _in_chunks(nq, f, x, memory):
     nq.eval()
     tokens = x.shape[-1] if x.dtype == torch.uint8 else -(-x.shape[-1]//nq.config.window)
     row = 4*tokens*nq.config.dim*20 # bytes: the widest moment of a block holds about twenty vectors a token
-    size = int(min(8192, max(1, (memory or memory_budget(nq.device))//row)))
+    size = int(min(8192, max(1, (memory or memory_budget(nq.device, piece=True))//row)))
     with precision_context('fp32', nq.device): return torch.cat([f(part) for part in x.split(size)])
 
 def tokenize(
