@@ -403,9 +403,10 @@ def dat_losses(
 
 # %% ../nbs/04_dat.ipynb #525b5747
 def _stratified(samples, shape, generator=None, device=None): # -> (S, *shape) in [0, 1)
-    "Uniform numbers with one in each interval [s/S, (s+1)/S) along the first axis, in random order."
-    u = torch.rand((2, samples, *shape), generator=generator, device=device)
-    return (u[0].argsort(0) + u[1]).clamp_max(samples - 1e-4)/samples
+    "Uniform numbers: of the m even samples, as of the odd ones, one in each interval [s/m, (s+1)/m), in random order."
+    m = -(-samples//2)
+    u = torch.rand((2, m, 2, *shape), generator=generator, device=device)
+    return ((u[0].argsort(0) + u[1]).clamp_max(m - 1e-4)/m).flatten(0, 1)[:samples]
 
 # %% ../nbs/04_dat.ipynb #7b72eeb0
 def rollout(
@@ -443,8 +444,9 @@ def _rows_that_fit(dat, context, steps, memory=None):
 def _uniforms(steps, copies, shape, seed, stratify, device):
     "Numbers in [0, 1) for all draws of a rollout, (steps, S, B, N)."
     generator = torch.Generator(device).manual_seed(seed)
-    strata, rest = (copies, shape) if stratify else (1, (copies*shape[0], shape[1]))
-    one = lambda: _stratified(strata, rest, generator, device).view(copies, *shape)
+    def one():
+        if stratify: return _stratified(copies, shape, generator, device)
+        return torch.rand((copies, *shape), generator=generator, device=device)
     return torch.stack([one() for _ in range(steps)])
 
 def _scores(dat, z, session, caches, prepared):

@@ -997,8 +997,7 @@ class Combined:
         a = self.weights[np.minimum(np.arange(f.mean.shape[1]), len(self.weights) - 1), None]
         mean = (_sources(forecasts, context)*a).sum(-1).astype(np.float32)
         if f.samples is None: return Forecast(mean)
-        centre = f.samples.mean(0)
-        samples = centre + self.shift*(mean - centre) + self.width*(f.samples - centre)
+        samples = f.mean + self.shift*(mean - f.mean) + self.width*(f.samples - f.mean)
         return Forecast(mean, samples.astype(np.float32))
 
 def combined(
