@@ -3,11 +3,11 @@
 # %% auto #0
 __all__ = ['MIN_HORIZON', 'LEVELS', 'KNOWING', 'METRICS', 'CARD', 'NAMES', 'horizon_trials', 'past_frames', 'trial_batches',
            'Forecast', 'Forecaster', 'within', 'distinct', 'memory_of', 'check_known', 'trial_corr', 'crps',
-           'rank_histogram', 'coverage', 'pad_steps', 'find_trials', 'Oracle', 'Observer', 'Metric', 'metric_of',
-           'Evaluation', 'ask', 'evaluate', 'score_table', 'curve_table', 'summary', 'retraining', 'results', 'stars',
-           'paired_test', 'paired', 'forecast_example', 'model_color', 'draw_traces', 'label_traces', 'draw_bars',
-           'draw_steps', 'figure_forecast', 'figure_forecast_quality', 'panel_letter', 'CalM', 'only', 'folded',
-           'calm_for']
+           'rank_histogram', 'coverage', 'pad_steps', 'find_trials', 'Oracle', 'Observer', 'Told', 'Vocabulary',
+           'Metric', 'metric_of', 'Evaluation', 'ask', 'evaluate', 'score_table', 'curve_table', 'summary',
+           'retraining', 'results', 'stars', 'paired_test', 'paired', 'forecast_example', 'model_color', 'draw_traces',
+           'label_traces', 'draw_bars', 'draw_steps', 'figure_forecast', 'figure_forecast_quality', 'panel_letter',
+           'CalM', 'only', 'folded', 'calm_for']
 
 # %% ../nbs/04c_forecast.ipynb #e28691ae
 import time, warnings
@@ -23,8 +23,8 @@ from .core import *
 from .data import _ONE_RATE, Corpus, _segment_of, block_split, ema
 from .dat import (DAT, adapt, adapt_training, _check_quantizer, dat_for, dat_preset, forecast_traces, load_dat,
                          recognise, save_dat, train_dat)
-from .nq import (METHODS, NQ, check_traces, denoise, draw_means, judged, load_nq, nq_for, nq_preset, residuals,
-                        save_nq, train_nq)
+from .nq import (METHODS, NQ, check_traces, denoise, detokenize, draw_means, judged, load_nq, nq_for, nq_preset,
+                        residuals, save_nq, tokenize, train_nq)
 from .training import load_pretrained, save_pretrained
 
 # %% ../nbs/04c_forecast.ipynb #4fce6a6e
@@ -271,6 +271,39 @@ class Observer(Oracle):
     name: str = 'Observer'
 
 KNOWING = ('Oracle', 'Observer') # ceilings, no rivals
+
+# %% ../nbs/04c_forecast.ipynb #af60f383
+def _futures_of(session, context, horizon): # Session; openings of trials (B, C, N); H -> (B, C+H, N)
+    "The trials that these contexts open."
+    return np.stack([session.trial(i)[:context.shape[1] + horizon] for i in find_trials(session, context)])
+
+@dataclass
+class Told:
+    "A forecaster that is told the truth up to each next few frames and asked for these alone, as many frames shown."
+    inner: Forecaster # fitted
+    step: int=4 # frames asked for at a time
+    name = property(lambda self: self.inner.name)
+    card = property(lambda self: getattr(self.inner, 'card', {}))
+
+    def forecast(self, context, horizon, session):
+        "The answers joined; raises ValueError for a context that opens no trial of the session."
+        truth, frames = _futures_of(session, context, horizon), context.shape[1]
+        parts = [self.inner.forecast(truth[:, h:h+frames], min(self.step, horizon - h), session)
+                 for h in range(0, horizon, self.step)]
+        samples = None if parts[0].samples is None else np.concatenate([p.samples for p in parts], 2)
+        return Forecast(np.concatenate([p.mean for p in parts], 1), samples)
+
+@dataclass
+class Vocabulary:
+    "The truth read back from its tokens: the ceiling of forecasts by these tokens."
+    nq: NQ
+    name: str = 'Vocabulary'
+    card = dict(method='ceiling')
+
+    def forecast(self, context, horizon, session):
+        "What the tokens say of the future; raises ValueError for a context that opens no trial of the session."
+        truth = _futures_of(session, context, horizon)
+        return Forecast(detokenize(self.nq, tokenize(self.nq, truth), truth.shape[1]).cpu().numpy()[:, -horizon:])
 
 # %% ../nbs/04c_forecast.ipynb #731d8cf2
 @dataclass(frozen=True)
@@ -880,10 +913,11 @@ def calm_for(
     samples: int=None, # futures of a forecast; None: the method's
     method: str='ours', # or 'paper'
     quantizing=None, # TrainConfig of the quantizer; None: the preset's
+    one_rate: bool=True, # False: of any rates; a token is so many frames of each
     **options, # of dat_for: config, training, context
 ) -> CalM:
     "The model of a corpus, pretrained on held-in, adapted to held-out sessions, found or trained; ValueError as `fit`."
-    CalM()._check_rates(corpus)
+    if one_rate: CalM()._check_rates(corpus)
     start = time.perf_counter()
     for which in ('held-in', 'held-out'): # before anything is trained
         if some := list(corpus.sessions(which)): judged(some, options.get('context', 40) + 3)
