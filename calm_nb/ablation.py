@@ -528,13 +528,17 @@ def figure_scaling(
     "Forecast and decoding by pretraining sessions and parameters, decoding by labelled trials; rivals grey, dashed."
     use_style()
     ours, fig = scores[scores.model.str.startswith('CalM')], plt.figure(figsize=(7.2, 2.6))
-    sizes = dict(zip((f'{k:g}× parameters' for k in sorted(ours['size'].unique())), (COLORS['CalM'], COLORS['VAR'])))
-    ours, axes = ours.assign(width=ours['size'].map('{:g}× parameters'.format)), fig.subplots(1, 3)
+    tuned, how = ours.model.str.endswith('-tuned'), {False: 'new tables', True: 'every weight tuned'}
+    words = [how[t] if ours['size'].nunique() == 1 else f'{k:g}×, {how[t]}' for k, t in zip(ours['size'], tuned)]
+    ours = ours.assign(width=words if tuned.any() else ours['size'].map('{:g}× parameters'.format))
+    ours, axes = ours.assign(tuned=tuned).sort_values(['size', 'tuned'], kind='stable'), fig.subplots(1, 3)
+    colours = [COLORS[m] for m in (('CalM', 'TCN', 'VAR', 'POCO') if tuned.any() else ('CalM', 'VAR'))]
+    sizes = dict(zip(ours.width.unique(), colours))
     few = ours[ours.labels == min(ours.labels.dropna().unique(), key=lambda n: abs(n - labels))]
     _ladder(axes[0], ours[ours.metric == 'corr'], 'sessions', 'width', sizes, 'forecast correlation')
     _ladder(axes[1], few, 'sessions', 'width', sizes, f'R², {few.labels.iloc[0]:g} labelled trials')
     for ax in axes[:2]: ax.set_xlabel('pretraining sessions (0: from scratch)')
-    least = ours[ours['size'] == ours['size'].min()].dropna(subset='labels')
+    least = ours[(ours['size'] == ours['size'].min()) & ~ours.tuned].dropna(subset='labels')
     shown = sorted({0, 1, 8, ours.sessions.max()} & set(ours.sessions))
     shades = {f'{n:g} sessions': c for n, c in zip(shown, sns.color_palette('viridis', len(shown)))}
     least = least[least.sessions.isin(shown)].assign(width=lambda d: d.sessions.map('{:g} sessions'.format))

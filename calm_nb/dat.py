@@ -4,7 +4,7 @@
 __all__ = ['AXES', 'COUPLINGS', 'PAPER_DAT', 'DATConfig', 'NeuralAxis', 'SoftmaxCoupling', 'SignedCoupling', 'LatentCoupling',
            'DualAxisBlock', 'Tables', 'table_key', 'table_name', 'names_of', 'DAT', 'dat_losses', 'rollout',
            'of_like_length', 'forecast_traces', 'sample_traces', 'dat_preset', 'dat_groups', 'train_dat', 'adapt',
-           'recognise', 'save_dat', 'load_dat', 'dat_for', 'adapt_training', 'influence']
+           'tune', 'tune_training', 'recognise', 'save_dat', 'load_dat', 'dat_for', 'adapt_training', 'influence']
 
 # %% ../nbs/04_dat.ipynb #63996b10
 from dataclasses import asdict, dataclass, replace
@@ -734,6 +734,24 @@ def adapt(
     with only_training(dat, *(f'tables.{table_key(s.name)}.' for s in sessions)):
         _fit_dat(dat, nq, sessions, training or TrainConfig(steps=200, lr=5e-3), folder, 'adapt', context)
     return dat.eval()
+
+# %% ../nbs/04_dat.ipynb #9f3c9940
+def tune(
+    dat: DAT, nq: NQ, sessions, # with tables for these Sessions, see `adapt`; its tokenizer
+    training: TrainConfig=None, # steps, learning rate, …
+    folder: Path=None, # where checkpoints and the log go
+    context: int=40, # frames given to the validation forecast
+) -> DAT: # the same model, which knows these sessions alone
+    "Train every weight on some sessions; raises KeyError for one without tables, which `adapt` trains."
+    _check_quantizer(dat, nq)
+    for s in sessions: dat.identity(s.name)
+    for key in {*dat.tables} - {table_key(s.name) for s in sessions}: del dat.tables[key]
+    _fit_dat(dat, nq, sessions, training or TrainConfig(steps=200, lr=2.5e-4), folder, 'tune', context)
+    return dat.eval()
+
+def tune_training(training: TrainConfig) -> TrainConfig: # of the pretraining
+    "How every weight is tuned: as long, at a quarter of the learning rate."
+    return replace(training, lr=training.lr/4)
 
 # %% ../nbs/04_dat.ipynb #403d7cac
 @torch.no_grad()

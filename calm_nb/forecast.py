@@ -22,7 +22,7 @@ from . import __version__
 from .core import *
 from .data import _ONE_RATE, Corpus, _segment_of, block_split, ema
 from .dat import (DAT, adapt, adapt_training, _check_quantizer, dat_for, dat_preset, forecast_traces, load_dat,
-                         recognise, save_dat, train_dat)
+                         recognise, save_dat, train_dat, tune, tune_training)
 from .nq import (METHODS, NQ, check_traces, denoise, detokenize, draw_means, judged, load_nq, nq_for, nq_preset,
                         residuals, save_nq, tokenize, train_nq)
 from .training import load_pretrained, save_pretrained
@@ -734,6 +734,18 @@ class CalM:
         if new: adapt(self.dat, self.nq, new, adapt_training(training), context=context)
         elif not untrained: print(f'{self.name} knows these {len(sessions)} sessions: nothing to train')
         self.fit_seconds += time.perf_counter() - start
+        return self.remember(sessions)
+
+    def tune(self, sessions):
+        "Train every weight on these sessions, adapted to first if they are new, and forget others; errors as `fit`."
+        self._need_fit()
+        sessions = distinct(sessions)
+        check_known(self.scalers, sessions, self.name)
+        context = self._check_learnable(sessions)
+        if new := [s for s in sessions if s.name not in self.dat.sessions]: self.fit(new)
+        start, training = time.perf_counter(), dat_preset(resolve_scale(self.scale), self.method)[1]
+        tune(self.dat, self.nq, sessions, tune_training(replace(training, seed=self.seed)), context=context)
+        self.scalers, self.residuals, self.fit_seconds = {}, None, self.fit_seconds + time.perf_counter() - start
         return self.remember(sessions)
 
     def recognise(self, sessions):
