@@ -7,10 +7,10 @@ __all__ = ['MIN_HORIZON', 'LEVELS', 'KNOWING', 'METRICS', 'CARD', 'NAMES', 'hori
            'Metric', 'metric_of', 'Evaluation', 'ask', 'evaluate', 'score_table', 'curve_table', 'summary',
            'retraining', 'results', 'stars', 'paired_test', 'paired', 'forecast_example', 'model_color', 'draw_traces',
            'label_traces', 'draw_bars', 'draw_steps', 'figure_forecast', 'figure_forecast_quality', 'panel_letter',
-           'CalM', 'only', 'folded', 'calm_for']
+           'CalM', 'only', 'folded', 'calm_for', 'PerSession', 'tuned_for']
 
 # %% ../nbs/04c_forecast.ipynb #e28691ae
-import time, warnings
+import copy, time, warnings
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,9 +23,9 @@ from .core import *
 from .data import _ONE_RATE, Corpus, _segment_of, block_split, ema
 from .dat import (DAT, adapt, adapt_training, _check_quantizer, dat_for, dat_preset, forecast_traces, load_dat,
                          recognise, save_dat, train_dat, tune, tune_training)
-from .nq import (METHODS, NQ, check_traces, denoise, detokenize, draw_means, judged, load_nq, nq_for, nq_preset,
-                        residuals, save_nq, tokenize, train_nq)
-from .training import load_pretrained, save_pretrained
+from .nq import (METHODS, NQ, changed, check_traces, denoise, detokenize, draw_means, judged, load_nq, nq_for,
+                        nq_preset, residuals, save_nq, session_key, tokenize, train_nq)
+from .training import fingerprint, found_or_made, load_pretrained, save_pretrained
 
 # %% ../nbs/04c_forecast.ipynb #4fce6a6e
 MIN_HORIZON = 3  # frames
@@ -940,3 +940,41 @@ def calm_for(
     if not kept.exists(): write_json(time.perf_counter() - start, kept)
     calm = CalM(nq, dat, {}, samples, seed, scale, fit_seconds=read_json(kept), method=method)
     return calm.remember(corpus)
+
+# %% ../nbs/04c_forecast.ipynb #c443e8ac
+@dataclass
+class PerSession:
+    "A forecaster made of one a session; what they have in common is the first one's."
+    models: dict # session name -> fitted Forecaster
+    name: str=None # in tables; None: the first one's
+    reach: float=0. # of all, see `within`
+
+    def __post_init__(self): self.name = self.name or next(iter(self.models.values())).name
+
+    def __getattr__(self, name):
+        if name.startswith('__') or name == 'models': raise AttributeError(name)
+        return getattr(next(iter(self.models.values())), name)
+
+    def forecast(self, context, horizon, session):
+        "As the session's own; raises KeyError for one without."
+        if session.name not in self.models:
+            raise KeyError(f'{self.name} has no model of session {session.name!r}; it has: {", ".join(self.models)}')
+        own = copy.copy(self.models[session.name])
+        own.reach = self.reach
+        return own.forecast(context, horizon, session)
+
+def tuned_for(
+    calm: CalM, corpus, names: list, # it has tables for these sessions of the Corpus
+    training=None, # TrainConfig; None: `tune_training` of the preset
+    context: int=40, # frames of the validation forecast
+) -> PerSession: # named CalM-tuned
+    "The model with every weight tuned, on each session by itself: found in the run folder or made."
+    training = training or tune_training(dat_preset(calm.scale, calm.method, corpus.name)[1])
+    training, start = replace(training, seed=calm.seed), fingerprint(calm.dat)
+    def tuned(s):
+        about = dict(dat=start, training=changed(training), context=context, session=session_key(s))
+        def make(folder): return tune(copy.deepcopy(calm.dat), calm.nq, [s], training, folder, context)
+        kept = f'tuned-{config_key(about, 1)}'
+        dat = found_or_made(corpus.name, calm.scale, calm.seed, kept, load_dat, make, save_dat)
+        return replace(calm, dat=dat, scalers={}, residuals=None).remember([s])
+    return PerSession({n: tuned(corpus[n]) for n in names}, f'{calm.name}-tuned')
