@@ -525,24 +525,28 @@ def figure_scaling(
     scores, # DataFrame: session, seed, model, sessions, size, metric, labels (NaN: a forecast), value
     labels: int=4, # labelled trials of the second panel
 ): # matplotlib Figure
-    "Forecast and decoding by pretraining sessions and parameters, decoding by labelled trials; rivals grey, dashed."
+    "Forecast and decoding by pretraining sessions (0: from scratch) and parameters, by labels; rivals grey, dashed."
     use_style()
     ours, fig = scores[scores.model.str.startswith('CalM')], plt.figure(figsize=(7.2, 2.6))
-    tuned, how = ours.model.str.endswith('-tuned'), {False: 'new tables', True: 'every weight tuned'}
-    words = [how[t] if ours['size'].nunique() == 1 else f'{k:g}×, {how[t]}' for k, t in zip(ours['size'], tuned)]
-    ours = ours.assign(width=words if tuned.any() else ours['size'].map('{:g}× parameters'.format))
-    ours, axes = ours.assign(tuned=tuned).sort_values(['size', 'tuned'], kind='stable'), fig.subplots(1, 3)
-    colours = [COLORS[m] for m in (('CalM', 'TCN', 'VAR', 'POCO') if tuned.any() else ('CalM', 'VAR'))]
-    sizes = dict(zip(ours.width.unique(), colours))
+    several, tuned = ours['size'].nunique() > 1, ours.model.str.endswith('-tuned')
+    ways, colours = ['{:g}× parameters'], [COLORS[m] for m in ('CalM', 'VAR')]
+    if tuned.any():
+        ways = [f'{"{:g}×, "*several}{way}' for way in ('from scratch', 'new tables', 'every weight tuned')]
+        colours = ['#333333', COLORS['CalM'], COLORS['TCN'], '#999999', COLORS['VAR'], COLORS['POCO']]
+    which = np.where(ours.sessions == 0, 0, 1 + tuned) if tuned.any() else 0*tuned
+    ours = ours.assign(tuned=tuned, width=[ways[i].format(k) for i, k in zip(which, ours['size'])])
+    sizes = dict(zip((way.format(k) for k in sorted(ours['size'].unique()) for way in ways), colours))
+    axes = fig.subplots(1, 3)
     few = ours[ours.labels == min(ours.labels.dropna().unique(), key=lambda n: abs(n - labels))]
     _ladder(axes[0], ours[ours.metric == 'corr'], 'sessions', 'width', sizes, 'forecast correlation')
     _ladder(axes[1], few, 'sessions', 'width', sizes, f'R², {few.labels.iloc[0]:g} labelled trials')
-    for ax in axes[:2]: ax.set_xlabel('pretraining sessions (0: from scratch)')
+    for ax in axes[:2]: ax.set_xlabel('pretraining sessions')
+    axes[0].get_legend().remove() # the second panel's
     least = ours[(ours['size'] == ours['size'].min()) & ~ours.tuned].dropna(subset='labels')
     shown = sorted({0, 1, 8, ours.sessions.max()} & set(ours.sessions))
     shades = {f'{n:g} sessions': c for n, c in zip(shown, sns.color_palette('viridis', len(shown)))}
     least = least[least.sessions.isin(shown)].assign(width=lambda d: d.sessions.map('{:g} sessions'.format))
-    _ladder(axes[2], least, 'labels', 'width', shades, f'R², {min(sizes)}')
+    _ladder(axes[2], least, 'labels', 'width', shades, f'R², {[*sizes][int(tuned.any())]}')
     axes[2].set_xlabel('labelled trials')
     rivals = scores[~scores.model.isin(ours.model)]
     for ax, rows in zip(axes, (rivals[rivals.metric == 'corr'], rivals[rivals.labels == few.labels.iloc[0]])):
