@@ -521,21 +521,24 @@ def _ladder(ax, rows, x, hue, palette, ylabel): # DataFrame; columns; of the val
     ax.set(xticks=range(len(ticks)), xticklabels=[f'{t:g}' for t in ticks], ylabel=ylabel)
     ax.legend(title='')
 
-def figure_scaling(
-    scores, # DataFrame: session, seed, model, sessions, size, metric, labels (NaN: a forecast), value
-    labels: int=4, # labelled trials of the second panel
-): # matplotlib Figure
-    "Forecast and decoding by pretraining sessions (0: from scratch) and parameters, by labels; rivals grey, dashed."
-    use_style()
-    ours, fig = scores[scores.model.str.startswith('CalM')], plt.figure(figsize=(7.2, 2.6))
-    several, tuned = ours['size'].nunique() > 1, ours.model.str.endswith('-tuned')
+def _by_way(ours): # rows of CalM -> with columns tuned and width, its curve; {width: colour}
+    "Curves by size, and by what is trained on the session itself where every weight is in some rows."
+    tuned, several = ours.model.str.endswith('-tuned'), ours['size'].nunique() > 1
     ways, colours = ['{:g}× parameters'], [COLORS[m] for m in ('CalM', 'VAR')]
     if tuned.any():
         ways = [f'{"{:g}×, "*several}{way}' for way in ('from scratch', 'new tables', 'every weight tuned')]
         colours = ['#333333', COLORS['CalM'], COLORS['TCN'], '#999999', COLORS['VAR'], COLORS['POCO']]
     which = np.where(ours.sessions == 0, 0, 1 + tuned) if tuned.any() else 0*tuned
     ours = ours.assign(tuned=tuned, width=[ways[i].format(k) for i, k in zip(which, ours['size'])])
-    sizes = dict(zip((way.format(k) for k in sorted(ours['size'].unique()) for way in ways), colours))
+    return ours, dict(zip((way.format(k) for k in sorted(ours['size'].unique()) for way in ways), colours))
+
+def figure_scaling(
+    scores, # DataFrame: session, seed, model, sessions, size, metric, labels (NaN: a forecast), value
+    labels: int=4, # labelled trials of the second panel
+): # matplotlib Figure
+    "Forecast and decoding by pretraining sessions (0: from scratch) and parameters, by labels; rivals grey, dashed."
+    use_style()
+    (ours, sizes), fig = _by_way(scores[scores.model.str.startswith('CalM')]), plt.figure(figsize=(7.2, 2.6))
     axes = fig.subplots(1, 3)
     few = ours[ours.labels == min(ours.labels.dropna().unique(), key=lambda n: abs(n - labels))]
     _ladder(axes[0], ours[ours.metric == 'corr'], 'sessions', 'width', sizes, 'forecast correlation')
@@ -546,7 +549,7 @@ def figure_scaling(
     shown = sorted({0, 1, 8, ours.sessions.max()} & set(ours.sessions))
     shades = {f'{n:g} sessions': c for n, c in zip(shown, sns.color_palette('viridis', len(shown)))}
     least = least[least.sessions.isin(shown)].assign(width=lambda d: d.sessions.map('{:g} sessions'.format))
-    _ladder(axes[2], least, 'labels', 'width', shades, f'R², {[*sizes][int(tuned.any())]}')
+    _ladder(axes[2], least, 'labels', 'width', shades, f'R², {[*sizes][int(ours.tuned.any())]}')
     axes[2].set_xlabel('labelled trials')
     rivals = scores[~scores.model.isin(ours.model)]
     for ax, rows in zip(axes, (rivals[rivals.metric == 'corr'], rivals[rivals.labels == few.labels.iloc[0]])):

@@ -4,7 +4,7 @@
 __all__ = ['AXES', 'COUPLINGS', 'PAPER_DAT', 'DATConfig', 'NeuralAxis', 'SoftmaxCoupling', 'SignedCoupling', 'LatentCoupling',
            'DualAxisBlock', 'Tables', 'table_key', 'table_name', 'names_of', 'DAT', 'dat_losses', 'rollout',
            'of_like_length', 'forecast_traces', 'sample_traces', 'dat_preset', 'dat_groups', 'train_dat', 'adapt',
-           'tune', 'tune_training', 'recognise', 'save_dat', 'load_dat', 'dat_for', 'adapt_training', 'influence']
+           'tune', 'recognise', 'save_dat', 'load_dat', 'dat_for', 'adapt_training', 'influence']
 
 # %% ../nbs/04_dat.ipynb #63996b10
 from dataclasses import asdict, dataclass, replace
@@ -738,7 +738,7 @@ def adapt(
 # %% ../nbs/04_dat.ipynb #9f3c9940
 def tune(
     dat: DAT, nq: NQ, sessions, # with tables for these Sessions, see `adapt`; its tokenizer
-    training: TrainConfig=None, # steps, learning rate, …
+    training: TrainConfig=None, # of the pretraining; a quarter of its learning rate is used
     folder: Path=None, # where checkpoints and the log go
     context: int=40, # frames given to the validation forecast
 ) -> DAT: # the same model, which knows these sessions alone
@@ -746,12 +746,9 @@ def tune(
     _check_quantizer(dat, nq)
     for s in sessions: dat.identity(s.name)
     for key in {*dat.tables} - {table_key(s.name) for s in sessions}: del dat.tables[key]
-    _fit_dat(dat, nq, sessions, training or TrainConfig(steps=200, lr=2.5e-4), folder, 'tune', context)
+    training = training or TrainConfig(steps=200, lr=1e-3)
+    _fit_dat(dat, nq, sessions, replace(training, lr=training.lr/4), folder, 'tune', context)
     return dat.eval()
-
-def tune_training(training: TrainConfig) -> TrainConfig: # of the pretraining
-    "How every weight is tuned: as long, at a quarter of the learning rate."
-    return replace(training, lr=training.lr/4)
 
 # %% ../nbs/04_dat.ipynb #403d7cac
 @torch.no_grad()

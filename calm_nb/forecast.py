@@ -7,7 +7,7 @@ __all__ = ['MIN_HORIZON', 'LEVELS', 'KNOWING', 'METRICS', 'CARD', 'NAMES', 'hori
            'Metric', 'metric_of', 'Evaluation', 'ask', 'evaluate', 'score_table', 'curve_table', 'summary',
            'retraining', 'results', 'stars', 'paired_test', 'paired', 'forecast_example', 'model_color', 'draw_traces',
            'label_traces', 'draw_bars', 'draw_steps', 'figure_forecast', 'figure_forecast_quality', 'panel_letter',
-           'CalM', 'only', 'folded', 'calm_for', 'PerSession', 'tuned_for']
+           'CalM', 'only', 'folded', 'calm_for', 'tuned_for']
 
 # %% ../nbs/04c_forecast.ipynb #e28691ae
 import copy, time, warnings
@@ -22,7 +22,7 @@ from . import __version__
 from .core import *
 from .data import _ONE_RATE, Corpus, _segment_of, block_split, ema
 from .dat import (DAT, adapt, adapt_training, _check_quantizer, dat_for, dat_preset, forecast_traces, load_dat,
-                         recognise, save_dat, train_dat, tune, tune_training)
+                         recognise, save_dat, train_dat, tune)
 from .nq import (METHODS, NQ, changed, check_traces, denoise, detokenize, draw_means, judged, load_nq, nq_for,
                         nq_preset, residuals, save_nq, session_key, tokenize, train_nq)
 from .training import fingerprint, found_or_made, load_pretrained, save_pretrained
@@ -744,7 +744,7 @@ class CalM:
         context = self._check_learnable(sessions)
         if new := [s for s in sessions if s.name not in self.dat.sessions]: self.fit(new)
         start, training = time.perf_counter(), dat_preset(resolve_scale(self.scale), self.method)[1]
-        tune(self.dat, self.nq, sessions, tune_training(replace(training, seed=self.seed)), context=context)
+        tune(self.dat, self.nq, sessions, replace(training, seed=self.seed), context=context)
         self.scalers, self.residuals, self.fit_seconds = {}, None, self.fit_seconds + time.perf_counter() - start
         return self.remember(sessions)
 
@@ -943,7 +943,7 @@ def calm_for(
 
 # %% ../nbs/04c_forecast.ipynb #c443e8ac
 @dataclass
-class PerSession:
+class _PerSession:
     "A forecaster made of one a session; what they have in common is the first one's."
     models: dict # session name -> fitted Forecaster
     name: str=None # in tables; None: the first one's
@@ -965,16 +965,16 @@ class PerSession:
 
 def tuned_for(
     calm: CalM, corpus, names: list, # it has tables for these sessions of the Corpus
-    training=None, # TrainConfig; None: `tune_training` of the preset
+    training=None, # TrainConfig of the pretraining, see `tune`; None: the preset's
     context: int=40, # frames of the validation forecast
-) -> PerSession: # named CalM-tuned
+) -> _PerSession: # named CalM-tuned
     "The model with every weight tuned, on each session by itself: found in the run folder or made."
-    training = training or tune_training(dat_preset(calm.scale, calm.method, corpus.name)[1])
-    training, start = replace(training, seed=calm.seed), fingerprint(calm.dat)
+    training, start = training or dat_preset(calm.scale, calm.method, corpus.name)[1], fingerprint(calm.dat)
+    training = replace(training, seed=calm.seed)
     def tuned(s):
         about = dict(dat=start, training=changed(training), context=context, session=session_key(s))
         def make(folder): return tune(copy.deepcopy(calm.dat), calm.nq, [s], training, folder, context)
         kept = f'tuned-{config_key(about, 1)}'
         dat = found_or_made(corpus.name, calm.scale, calm.seed, kept, load_dat, make, save_dat)
         return replace(calm, dat=dat, scalers={}, residuals=None).remember([s])
-    return PerSession({n: tuned(corpus[n]) for n in names}, f'{calm.name}-tuned')
+    return _PerSession({n: tuned(corpus[n]) for n in names}, f'{calm.name}-tuned')
