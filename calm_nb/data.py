@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['SPLITS', 'SCHEMA', 'RecordingError', 'DamagedFile', 'NotThisFormat', 'expect', 'some', 'Log', 'windows_of',
            'Recording', 'frame_times', 'reading', 'open_h5', 'members', 'read_field', 'read_attr', 'smooth_on', 'ema',
-           'hold_out', 'Session', 'prepare', 'resplit', 'thin', 'block_split', 'checksum_of', 'fingerprint_of',
+           'hold_out', 'Session', 'prepare', 'resplit', 'thin', 'block_split', 'fewer', 'checksum_of', 'fingerprint_of',
            'save_session', 'open_session', 'Corpus', 'by_rate']
 
 # %% ../nbs/01_data.ipynb #73e3a0dc
@@ -517,6 +517,18 @@ def block_split(
     split[test], split[rest] = 'test', 'train'
     split[rest[:max(1, round(len(rest)*.15/.85))]] = 'val'
     return _with_split(session, split, meta=dict(session.meta, fold=fold))
+
+# %% ../nbs/01_data.ipynb #a868672e
+def fewer(session, n: int, seed: int=0): # Session, training trials that keep their label, of the draw -> Session
+    "A session with few labelled trials, validation trials in proportion; ValueError for more than it has, or under 1."
+    train, val, split = session.of('train'), session.of('val'), session.split.astype('U8')
+    if not 1 <= n <= len(train):
+        raise ValueError(f'{n} labelled trials of {session.name}, which has {len(train)} training trials: '
+                         f'expected 1 to {len(train)}')
+    rng, left = np.random.default_rng([seed, n]), max(1, round(n*len(val)/len(train))) if len(val) else 0
+    split[rng.permutation(train)[n:]] = 'hidden'
+    split[rng.permutation(val)[left:]] = 'hidden'
+    return replace(session, split=split)
 
 # %% ../nbs/01_data.ipynb #29acae3d
 SCHEMA = 2 # version of the store's layout

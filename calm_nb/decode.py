@@ -5,8 +5,8 @@ __all__ = ['VARIABLES', 'LABELS', 'CEILINGS', 'variable_names', 'Targets', 'deco
            'fit_decoders', 'DecodeEvaluation', 'evaluate_decoders', 'evaluate_decoder', 'best_decoder', 'pass_bytes',
            'trial_features', 'Features', 'pad_trials', 'HeadConfig', 'Head', 'HeadTraining', 'head_preset',
            'LabelledBatches', 'masked_mse', 'CalMDecoder', 'LabelDecoder', 'label_decoders', 'Ceiling', 'task_corpus',
-           'decode_table', 'decode_results', 'decode_summary', 'decode_tests', 'ceiling_share', 'fewer',
-           'decode_example', 'decoder_color', 'figure_decode']
+           'decode_table', 'decode_results', 'decode_summary', 'decode_tests', 'ceiling_share', 'decode_example',
+           'decoder_color', 'figure_decode']
 
 # %% ../nbs/05a_heads.ipynb #11a46dab
 import copy, time
@@ -984,18 +984,6 @@ def ceiling_share(
     if choose('ceiling', ceiling, CEILINGS) not in wide:
         raise ValueError(f'no ceiling among {", ".join(wide)}: it is known for the task simulation only')
     return wide.div(wide[ceiling], axis=0).drop(columns=ceiling).reset_index()
-
-# %% ../nbs/05a_heads.ipynb #b5027582
-def fewer(session, n: int, seed: int=0): # Session, training trials that keep their label, of the draw -> Session
-    "A session with few labelled trials, validation trials in proportion; ValueError for more than it has, or under 1."
-    train, val, split = session.of('train'), session.of('val'), session.split.astype('U8')
-    if not 1 <= n <= len(train):
-        raise ValueError(f'{n} labelled trials of {session.name}, which has {len(train)} training trials: '
-                         f'expected 1 to {len(train)}')
-    rng, left = np.random.default_rng([seed, n]), max(1, round(n*len(val)/len(train))) if len(val) else 0
-    split[rng.permutation(train)[n:]] = 'hidden'
-    split[rng.permutation(val)[left:]] = 'hidden'
-    return replace(session, split=split)
 
 # %% ../nbs/05a_heads.ipynb #aa5d0038
 def decode_example(

@@ -271,13 +271,13 @@ def more_trials(
 
 # %% ../nbs/02_simulation.ipynb #c3373416
 _KINDS = dict(maze=dict(rate=6., speed=.5, pause=5.5),   # Hz; m/s along the maze; s from its end to the next trial
-             track=dict(rate=10., speed=26., pause=2.), # Hz; cm/s; s of a teleport
-             worm=dict(rate=1.66, speed=.05, pause=4.)) # Hz; mm/s; s of a reversal
+              track=dict(rate=10., speed=26., pause=2.), # Hz; cm/s; s of a teleport
+              worm=dict(rate=1.66, speed=.05, pause=4.)) # Hz; mm/s; s of a reversal
 
 @dataclass(frozen=True)
 class TaskConfig:
     "Constants of a recording with a planted task; raises ValueError for impossible ones."
-    kind: str = 'maze'        # one of _KINDS
+    kind: str = 'maze'        # or 'track', 'worm'
     neurons: int = 96
     trials: int = 120         # of a maze or track; a worm has none
     frames: int = 1600        # of a worm; the trials decide for the others
@@ -334,7 +334,7 @@ _TASK_SIZES = dict( # neurons, and trials; of a worm, frames
 _RULE_TRIALS = dict(tiny=(8, 12), small=(25, 40), paper=(100, 150)) # of a maze
 
 def task_config(
-    kind: str='maze', # one of _KINDS
+    kind: str='maze', # or 'track', 'worm'
     scale: str='auto', # 'auto' or one of SCALES: 24 neurons; 64 or 96; the paper's mean number a session
     **options, # fields of TaskConfig
 ) -> TaskConfig:
