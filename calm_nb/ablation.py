@@ -15,7 +15,7 @@ from .data import Corpus
 from .datasets import load, single_sessions
 from .nq import (METHODS, changed, corpus_key, nq_for, nq_preset, perplexity, reconstruction, tokenize,
                         trace_count)
-from .dat import dat_for, dat_preset
+from .dat import dat_for, dat_preset, tune
 from .forecast import (CARD, CalM, Forecast, Oracle, evaluate, horizon_trials, metric_of, paired_test,
                               trial_batches, trial_corr)
 from .baselines.forecast import baseline
@@ -35,6 +35,7 @@ class Variant:
     method: str = None  # whose preset it changes, 'ours' or 'paper'; None: that of the run
     other: tuple = ()   # of _DIFFERENCES, taken from the other method
     times: float = 1.   # of the length of training
+    tuned: int = None   # every weight, for a quarter as long, on traces of so many futures, on tokens (0), or not
 
     @property
     def label(self): return f'{self.table}/{self.name}'
@@ -62,6 +63,7 @@ TABLES = { # name -> what it asks
     'codes': 'Size K of the vocabulary',
     'window': 'Frames L of a token',
     'coupling': 'Neuron axis',
+    'tuning': 'Every weight tuned, on tokens or on traces',
     'method': "Ours, with one choice of the paper's",
     'method-back': "The paper's, with one choice of ours"}
 
@@ -93,6 +95,7 @@ VARIANTS = [
     *_rows('codes', **{f'K = {k}': dict(nq=dict(codes=k)) for k in (32, 64, 128, 256)}),
     *_rows('window', **{f'L = {l}': dict(nq=dict(window=l)) for l in (2, 4, 8)}),
     *_rows('coupling', **{c: dict(dat=dict(coupling=c)) for c in ('none', 'softmax', 'signed', 'both')}),
+    *_rows('tuning', **{'no': {}, 'on tokens': dict(tuned=0), 'on traces': dict(tuned=4)}),
     *_one_by_one('method', 'ours', "paper's"), *_one_by_one('method-back', 'paper', 'our')]
 
 # %% ../nbs/07a_variants.ipynb #e0db3f0d
@@ -266,6 +269,7 @@ class Bench:
     def key(self, variant, *more):
         "Names everything the models of a variant depend on."
         about = [corpus_key(self.corpus(**variant.data)), *map(changed, self.configs(variant))]
+        if variant.tuned is not None: about.append(dict(tuned=variant.tuned))
         return config_key([*about, self.context, *more], _VERSION)
 
     def nq_key(self, variant):
@@ -280,7 +284,11 @@ class Bench:
         nq = self.once(self.nq_key(variant), lambda: nq_for(corpus, self.scale, self.seed, nq_config, nq_training))
         def train():
             self.trained.append(variant.label)
-            return dat_for(corpus, nq, self.scale, self.seed, config, training, context=self.context)
+            dat = dat_for(corpus, nq, self.scale, self.seed, config, training, context=self.context)
+            if variant.tuned is None: return dat
+            steps = max(1, training.steps//4)
+            some = replace(training, steps=steps, epochs=training.epochs/4, eval_every=steps)
+            return tune(dat, nq, list(corpus), some, None, self.context, variant.tuned)
         return nq, self.once(('dat', self.key(variant)), train)
 
     def draws(self, variant): # futures of a forecast; 0: the greedy one

@@ -677,16 +677,18 @@ def dat_groups(training: TrainConfig): # -> function of a model that gives param
                 dict(params=[p for n, p in named if not decayed(n, p)], weight_decay=0.)]
     return groups
 
-def _fit_dat(dat, nq, sessions, training, folder, name, context):
+def _fit_dat(dat, nq, sessions, training, folder, name, context, futures=0):
     "Train what requires a gradient on the sessions' training trials; keep the best by validation forecast."
     c, kept = dat.config, folder and store_folder('tokens')
-    batches = _TokenBatches(nq, sessions, c.batch(sessions), c.neurons, training.seed, c.offsets, kept)
+    most = math.inf if futures else c.neurons
+    batches = _TokenBatches(nq, sessions, c.batch(sessions), most, training.seed, c.offsets, kept)
     training = training.on_data(batches.size, batches.trials*process()[1])
     near = _code_neighbours(nq.codebook.weight, c.neighbours)
     dat.recompute = training.recompute
     def loss(dat, batch, step):
         z, lengths, session, ids = batch
-        return dat_losses(dat, z, session, near.to(z.device), ids, lengths)
+        if not futures: return dat_losses(dat, z, session, near.to(z.device), ids, lengths)
+        return _trace_loss(dat, z, session, lengths, nq.atlas.to(z.device), context//nq.config.window, futures), {}
     def work(batch):
         B, N, T = batch[0].shape
         return B*N*(T - 1), dat.work(B, N, T - 1)*(1 + bool(c.w_sampling)*c.sampling + bool(c.w_replace))
@@ -735,19 +737,47 @@ def adapt(
         _fit_dat(dat, nq, sessions, training or TrainConfig(steps=200, lr=5e-3), folder, 'adapt', context)
     return dat.eval()
 
+# %% ../nbs/04_dat.ipynb #8c525c8a
+def _trace_loss(dat, z, session, lengths, windows, shown, futures):
+    "CRPS and 1 - r of what follows the first tokens of trials (B, N, T), by futures of the model's own."
+    z, shown = z.long(), min(shown, z.shape[-1]//2)
+    drawn = rollout(dat, z[..., :shown], z.shape[-1] - shown, session, futures, seed=int(torch.randint(2**31, ())))
+    dat.train()
+    own = torch.cat([z[..., :shown].expand(futures, *z[..., :shown].shape), drawn[..., :-1]], -1)
+    p = dat(own.flatten(0, 1), session)[:, :, shown-1:].float().softmax(-1).unflatten(0, (futures, -1))
+    live = torch.arange(shown, z.shape[-1], device=z.device) < lengths.to(z.device)[:, None] # (B, steps)
+    live, truth = live[:, None, :, None].expand(*p.shape[1:4], windows.shape[1]), windows[z[..., shown:]]
+    r = _masked_corr(*(x.flatten(2) for x in (p.mean(0) @ windows, truth, live)))
+    return _mixture_crps(p, windows, truth)[live].mean() + 1 - r.mean()
+
+def _mixture_crps(p, windows, truth): # (S, ..., K), (K, L), (..., L) -> (..., L)
+    "Of the mean of S distributions over windows; pairs are of two different ones, as draws of each depend."
+    def pairs(p, gaps): return ((p @ gaps)*p).sum(-1)
+    def one(a, y): # a frame of the window
+        gaps, S = (a[:, None] - a).abs(), len(p)
+        spread = (pairs(p.sum(0), gaps) - sum(pairs(q, gaps) for q in p))/(S*(S - 1))
+        return (p.mean(0)*(y[..., None] - a).abs()).sum(-1) - spread/2
+    return torch.stack([one(a, y) for a, y in zip(windows.T, truth.unbind(-1))], -1)
+
+def _masked_corr(x, y, live): # (..., T)
+    n = live.sum(-1, keepdim=True).clamp_min(1)
+    x, y = ((v - (v*live).sum(-1, keepdim=True)/n)*live for v in (x, y))
+    return (x*y).sum(-1)/(x.norm(dim=-1)*y.norm(dim=-1)).clamp_min(1e-4)
+
 # %% ../nbs/04_dat.ipynb #9f3c9940
 def tune(
     dat: DAT, nq: NQ, sessions, # with tables for these Sessions, see `adapt`; its tokenizer
     training: TrainConfig=None, # of the pretraining; a quarter of its learning rate is used
     folder: Path=None, # where checkpoints and the log go
     context: int=40, # frames given to the validation forecast
+    futures: int=0, # above 1: train on the traces of so many futures of its own, not on tokens
 ) -> DAT: # the same model, which knows these sessions alone
     "Train every weight on some sessions; raises KeyError for one without tables, which `adapt` trains."
     _check_quantizer(dat, nq)
     for s in sessions: dat.identity(s.name)
     for key in {*dat.tables} - {table_key(s.name) for s in sessions}: del dat.tables[key]
     training = training or TrainConfig(steps=200, lr=1e-3)
-    _fit_dat(dat, nq, sessions, replace(training, lr=training.lr/4), folder, 'tune', context)
+    _fit_dat(dat, nq, sessions, replace(training, lr=training.lr/4), folder, 'tune', context, futures)
     return dat.eval()
 
 # %% ../nbs/04_dat.ipynb #403d7cac
