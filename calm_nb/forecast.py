@@ -592,7 +592,7 @@ def label_traces(ax, example: dict): # Axes drawn by draw_traces; the same examp
 def draw_bars(ax, scores, metric: str='corr'): # matplotlib Axes; DataFrame, from score_table
     "A bar a model, mean over sessions, a point a session; held-out sessions in paler bars beside the held-in ones."
     draw_means(ax, _over_runs(scores[scores.metric == metric]), 'model', model_color)
-    ax.set(ylabel=metric_of(metric).label)
+    ax.set(ylabel=metric_of(metric).label.replace(', ', ',\n'))
     for label in ax.get_xticklabels(): label.set(rotation=35, ha='right', rotation_mode='anchor')
 
 def _draw_lines(ax, curves, **style):
@@ -634,8 +634,8 @@ def _draw_pairs(ax, scores, rival, metric):
         ax.text(x.mean(), 1, f'{split}, n = {n}\n{mark}', transform=ax.get_xaxis_transform(), ha='center', va='bottom',
                 fontsize=7)
     ticks = np.arange(2*chosen.split.nunique())
-    ax.set(xticks=ticks, xticklabels=both*(len(ticks)//2), xlim=(-.5, len(ticks) - .5), ylabel=metric_of(metric).label,
-           ylim=(min(0, 1.05*wide.min(axis=None)), None))
+    ax.set(xticks=ticks, xticklabels=both*(len(ticks)//2), xlim=(-.5, len(ticks) - .5),
+           ylim=(min(0, 1.05*wide.min(axis=None)), None), ylabel=metric_of(metric).label.replace(', ', ',\n'))
 
 # %% ../nbs/04c_forecast.ipynb #b1dd76f6
 def figure_forecast(scores, examples: list): # DataFrame, from score_table; dicts, from forecast_example -> Figure

@@ -15,7 +15,7 @@ _RUNS = dict( # task: data -> folder, split
     forecast={'simulated networks': ('simulation-n200-small', 'single'),
               'harder networks': ('simulation-hard-small', 'single'),
               'worms': ('atanas-blocks-small', 'held-in'),
-              'held-out worms': ('atanas-small', 'held-out')},
+              'held-out worms': ('atanas-animals-small', 'held-out')},
     decode={'simulated mice': ('simulation-task-small', 'held-in'),
             'held-out mice': ('simulation-task-small', 'held-out'),
             'worms': ('atanas-small', 'held-in'),
