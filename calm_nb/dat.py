@@ -770,9 +770,10 @@ def tune(
     training: TrainConfig=None, # of the pretraining; a quarter of its learning rate is used
     folder: Path=None, # where checkpoints and the log go
     context: int=40, # frames given to the validation forecast
-    futures: int=0, # above 1: train on the traces of so many futures of its own, not on tokens
+    futures: int=0, # 2 or more: train on the traces of so many futures of its own, not on tokens
 ) -> DAT: # the same model, which knows these sessions alone
-    "Train every weight on some sessions; raises KeyError for one without tables, which `adapt` trains."
+    "Train every weight on some sessions; KeyError for one without tables (see `adapt`), ValueError for one future."
+    if futures and futures < 2: raise ValueError(f'futures={futures}: expected 0, or 2 or more, which make pairs')
     _check_quantizer(dat, nq)
     for s in sessions: dat.identity(s.name)
     for key in {*dat.tables} - {table_key(s.name) for s in sessions}: del dat.tables[key]

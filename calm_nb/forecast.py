@@ -736,7 +736,7 @@ class CalM:
         self.fit_seconds += time.perf_counter() - start
         return self.remember(sessions)
 
-    def tune(self, sessions):
+    def tune(self, sessions, futures: int=0): # 2 or more: on traces, see `calm_nb.dat.tune`
         "Train every weight on these sessions, adapted to first if they are new, and forget others; errors as `fit`."
         self._need_fit()
         sessions = distinct(sessions)
@@ -744,7 +744,7 @@ class CalM:
         context = self._check_learnable(sessions)
         if new := [s for s in sessions if s.name not in self.dat.sessions]: self.fit(new)
         start, training = time.perf_counter(), dat_preset(resolve_scale(self.scale), self.method)[1]
-        tune(self.dat, self.nq, sessions, replace(training, seed=self.seed), context=context)
+        tune(self.dat, self.nq, sessions, replace(training, seed=self.seed), context=context, futures=futures)
         self.scalers, self.residuals, self.fit_seconds = {}, None, self.fit_seconds + time.perf_counter() - start
         return self.remember(sessions)
 
