@@ -7,7 +7,7 @@ __all__ = ['MIN_HORIZON', 'LEVELS', 'KNOWING', 'METRICS', 'CARD', 'NAMES', 'hori
            'Metric', 'metric_of', 'Evaluation', 'ask', 'evaluate', 'score_table', 'curve_table', 'summary',
            'retraining', 'results', 'stars', 'paired_test', 'paired', 'forecast_example', 'model_color', 'draw_traces',
            'label_traces', 'draw_bars', 'draw_steps', 'figure_forecast', 'figure_forecast_quality', 'panel_letter',
-           'CalM', 'only', 'folded', 'calm_for', 'tuned_for']
+           'CalM', 'only', 'folded', 'calm_for', 'PerSession', 'tuned_for']
 
 # %% ../nbs/04c_forecast.ipynb #e28691ae
 import copy, time, warnings
@@ -943,7 +943,7 @@ def calm_for(
 
 # %% ../nbs/04c_forecast.ipynb #c443e8ac
 @dataclass
-class _PerSession:
+class PerSession:
     "A forecaster made of one a session; what they have in common is the first one's."
     models: dict # session name -> fitted Forecaster
     name: str=None # in tables; None: the first one's
@@ -967,7 +967,7 @@ def tuned_for(
     calm: CalM, corpus, names: list, # it has tables for these sessions of the Corpus
     training=None, # TrainConfig of the pretraining, see `tune`; None: the preset's
     context: int=40, # frames of the validation forecast
-) -> _PerSession: # named CalM-tuned
+) -> PerSession: # named CalM-tuned
     "The model with every weight tuned, on each session by itself: found in the run folder or made."
     training, start = training or dat_preset(calm.scale, calm.method, corpus.name)[1], fingerprint(calm.dat)
     training = replace(training, seed=calm.seed)
@@ -977,4 +977,4 @@ def tuned_for(
         kept = f'tuned-{config_key(about, 1)}'
         dat = found_or_made(corpus.name, calm.scale, calm.seed, kept, load_dat, make, save_dat)
         return replace(calm, dat=dat, scalers={}, residuals=None).remember([s])
-    return _PerSession({n: tuned(corpus[n]) for n in names}, f'{calm.name}-tuned')
+    return PerSession({n: tuned(corpus[n]) for n in names}, f'{calm.name}-tuned')

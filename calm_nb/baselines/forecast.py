@@ -4,8 +4,8 @@
 __all__ = ['NETS', 'BASELINES', 'SEARCH', 'Baseline', 'fit_on', 'fit_again', 'Copy', 'TrialMean', 'ridge_solve', 'moments',
            'UnivariateLinear', 'lagged', 'RidgeVAR', 'Recipe', 'recipe', 'SessionBatches', 'device_of',
            'TrainedBaseline', 'Network', 'CausalConv', 'TCN', 'PatchTST', 'ITransformer', 'Perceiver', 'POCO',
-           'candidates', 'tune', 'at_reach', 'Combined', 'combined', 'against_drift', 'made', 'baseline',
-           'milliseconds', 'price', 'cost']
+           'candidates', 'tune', 'at_reach', 'Combined', 'combined', 'against_drift', 'Folds', 'across_animals', 'made',
+           'baseline', 'milliseconds', 'price', 'cost']
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #7b4ddc7f
 import copy, itertools, math, time, warnings, zlib
@@ -22,8 +22,8 @@ from torch.nn import functional as F
 
 from ..core import *
 from ..dat import Tables, adapt_training, dat_groups, table_key, table_name
-from ..forecast import (MIN_HORIZON, Forecast, Forecaster, check_known, crps, distinct, evaluate, horizon_trials,
-                              memory_of, pad_steps, past_frames, trial_batches, trial_corr, within)
+from ..forecast import (MIN_HORIZON, Forecast, Forecaster, PerSession, check_known, crps, distinct, evaluate,
+                              horizon_trials, memory_of, pad_steps, past_frames, trial_batches, trial_corr, within)
 from ..nq import check_traces
 from ..training import TrainConfig, fingerprint, fit as run_training, only_training, precision_context
 
@@ -1034,10 +1034,53 @@ def against_drift(models, sessions, context=None): # fitted; Sessions they can f
     def able(m):
         asked = context or getattr(m, 'context', 40), getattr(m, 'limit', None)
         return any(horizon_trials(s, 'val', *asked)[0] for s in sessions)
-    def steady(m): return not hasattr(m, 'reach') or isinstance(m, Copy) or getattr(m, 'method', '') == 'paper'
     if not all(s.pseudo_trials for s in sessions): return list(models)
     def mended(m): return combined(at_reach(m, sessions, context), sessions, context=context)
-    return [m if steady(m) or not able(m) else mended(m) for m in models]
+    return [m if _steady(m) or not able(m) else mended(m) for m in models]
+
+def _steady(m): return not hasattr(m, 'reach') or isinstance(m, Copy) or getattr(m, 'method', '') == 'paper'
+
+# %% ../../nbs/04d_forecast_baselines.ipynb #940ab27e
+class Folds:
+    "Models of one kind, one a fold of a cross-validation over blocks of time, as one that remembers what it said."
+    def __init__(self, models): self.models, self.reach, self.said = list(models), 0., {}
+
+    def __getattr__(self, name):
+        if name.startswith('__') or name == 'models': raise AttributeError(name)
+        return getattr(self.models[0], name)
+
+    def at(self, fold):
+        "A fold's model, under the name and at the reach of all."
+        own = copy.copy(self.models[fold])
+        own.name, own.reach = self.name, self.reach
+        return own
+
+    def forecast(self, context, horizon, session):
+        "As the model of the session's fold, which has not seen its test windows."
+        key = session.name, session.meta['fold'], self.reach, horizon, hash(np.ascontiguousarray(context).tobytes())
+        if key not in self.said: self.said[key] = self.at(session.meta['fold']).forecast(context, horizon, session)
+        return self.said[key]
+
+def across_animals(
+    kind: Folds, parts, # fitted; Corpora of `folded` by blocks of time, one a fold
+    beside=(), context: int=None, # other Folds that it is combined with; frames shown, None: its own, or 40
+) -> list: # of forecasters, one a part
+    "As `against_drift`, each animal by the test windows of the others; raises ValueError where there is but one."
+    animals = {s.subject for s in parts[0]}
+    if len(animals) < 2: raise ValueError(f'{parts[0].name} holds one animal ({", ".join(animals)}): no other to ask')
+    if _steady(kind.models[0]): return kind.models
+    def asked(s): return replace(s, split=np.where(s.split == 'test', 'val', 'gap'))
+    def made(animal):
+        others = [asked(s) for part in parts for s in part if s.subject != animal]
+        steadied = [against_drift([f], others, context)[0] for f in (kind, *beside)]
+        if not beside: return steadied[0]
+        f, *more = [getattr(f, 'inner', f) for f in steadied]
+        return combined(f, others, more, context)
+    found = {animal: made(animal) for animal in sorted(animals)}
+    def of_fold(fold, f):
+        if not isinstance(f, Combined): return f.at(fold)
+        return replace(f, inner=f.inner.at(fold), beside=tuple(b.at(fold) for b in f.beside))
+    return [PerSession({s.name: of_fold(k, found[s.subject]) for s in part}) for k, part in enumerate(parts)]
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #fe7282f0
 BASELINES = {'Copy': Copy, 'Mean': TrialMean, 'Linear': UnivariateLinear, 'VAR': RidgeVAR,
