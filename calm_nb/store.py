@@ -150,11 +150,17 @@ def _check_held_out(held_out, subjects):
     for animal in held_out: choose('held-out animal', str(animal), sorted(subjects))
 
 def _drawn_with(raws, limit, seed, out):
-    "At most `limit` sessions by seed, held-out animals among them in their share, at least one."
-    if limit is None or limit >= len(raws) or isinstance(out, (int, float)): return _drawn(raws, limit, seed)
+    "At most `limit` sessions by seed, held-out animals among them in their share, at least one; or a pair of limits."
+    drawn_out, pair = isinstance(out, (int, float)), isinstance(limit, (list, tuple))
+    if pair and (len(limit) != 2 or min(limit) < 1 or drawn_out):
+        raise ValueError(f'sessions={limit}, held_out={out}: expected how many, or two numbers, of sessions held in '
+                         'and held out, with held-out animals by name')
+    if not pair and (limit is None or limit >= len(raws) or drawn_out): return _drawn(raws, limit, seed)
     away = {k: r for k, r in raws.items() if r.subject in map(str, out)}
-    n = min(max(round(limit*len(away)/len(raws)), min(1, len(away))), limit - 1)
-    few = _drawn(away, n, seed) | _drawn({k: r for k, r in raws.items() if k not in away}, limit - n, seed)
+    least = min(1, len(away))
+    n = limit[1] if pair else min(max(round(limit*len(away)/len(raws)), least), limit - 1)
+    here = limit[0] if pair else limit - n
+    few = _drawn(away, n, seed) | _drawn({k: r for k, r in raws.items() if k not in away}, here, seed)
     return {k: r for k, r in raws.items() if k in few}
 
 def _sorted_out(records, skipped):
@@ -195,7 +201,8 @@ def stored_corpus(
     seed: int=0, alpha: float=.15, # of split, held-out animals and draw of sessions; weight of the newest frame
     held_out=.25, # animals: how many, their fraction, or a list of their names
     store=None, workers: int=None, # folder, None: store_folder(name); processes for the conversion
-    neurons: int=None, sessions: int=None, # at most so many, drawn by seed; None: as the scale says
+    neurons: int=None, sessions: int=None, # at most so many, drawn by seed; None: as the scale says; of sessions
+                                           # also a pair: held in, held out
     skipped: dict=None, version: int=1, # name -> why, from the search for files; of the reader
 ) -> Corpus:
     "Convert what is not converted yet, open the rest lazily; FileNotFoundError where nothing can be read."
