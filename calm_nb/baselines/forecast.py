@@ -4,8 +4,8 @@
 __all__ = ['NETS', 'BASELINES', 'SEARCH', 'Baseline', 'fit_on', 'fit_again', 'Copy', 'TrialMean', 'ridge_solve', 'moments',
            'UnivariateLinear', 'lagged', 'RidgeVAR', 'Recipe', 'recipe', 'SessionBatches', 'device_of',
            'TrainedBaseline', 'Network', 'CausalConv', 'TCN', 'PatchTST', 'ITransformer', 'Perceiver', 'POCO',
-           'candidates', 'tune', 'at_reach', 'Combined', 'combined', 'against_drift', 'Folds', 'across_animals', 'made',
-           'baseline', 'milliseconds', 'price', 'cost']
+           'candidates', 'tune', 'Combined', 'combined', 'against_drift', 'Folds', 'across_animals', 'made', 'baseline',
+           'milliseconds', 'price', 'cost']
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #7b4ddc7f
 import copy, itertools, math, time, warnings, zlib
@@ -939,23 +939,9 @@ def tune(
     best.search = tried
     return best
 
-def at_reach(
-    forecaster, sessions, context: int=None, # fitted; Sessions it can forecast; frames shown, None: its own, or 40
-    reaches: tuple=(0., 2., 1., .5), # s.d.
-):
-    "The forecaster with the `reach` of its best validation forecasts; what it learned is shared."
-    def reaching(r):
-        other = copy.copy(forecaster)
-        other.reach = r
-        return other
-    def score(models, sessions): return [_validation_scores(m, sessions, context) for m in models]
-    best = tune([(dict(reach=r), reaching(r)) for r in reaches], sessions, score=score, fit=lambda *_: None)
-    best.search = [*getattr(forecaster, 'search', ()), *best.search]
-    return best
-
-def _validation_scores(forecaster, sessions, context=None):
+def _validation_scores(forecaster, sessions):
     "Mean corr and MSE over the sessions that have validation trials long enough."
-    context, limit = context or getattr(forecaster, 'context', 40), getattr(forecaster, 'limit', None)
+    context, limit = getattr(forecaster, 'context', 40), getattr(forecaster, 'limit', None)
     able = [s for s in sessions if horizon_trials(s, 'val', context, limit)[0]]
     rows = [evaluate(forecaster, s, 'val', context, limit).scores for s in able]
     if not rows: raise ValueError(f'{forecaster.name}: no validation trial is longer than '
@@ -977,6 +963,7 @@ class Combined:
     width: float = 1.   # of the samples' spread
     beside: tuple = ()  # other forecasters, whose weights (H, 3 + len) stand after the forecast's
     shift: float = 1.   # how far the samples move, as a share of what the mean does
+    corr: float = math.nan # within trials, of the windows it was combined by
 
     def __getattr__(self, name):
         if name.startswith('__') or name == 'inner': raise AttributeError(name)
@@ -1024,18 +1011,27 @@ def combined(
     tiny = 1e-4*np.trace(xx, axis1=1, axis2=2)[:, None, None]*np.eye(p)
     weights = np.linalg.solve(xx + tiny, xy[..., None])[..., 0]
     made = Combined(forecaster, weights, beside=tuple(beside))
+    made.corr = float(np.concatenate([trial_corr(made.of(f, z).mean, y) for z, f, y in asked]).mean())
     if asked[0][1][0].samples is None: return made
     def error(m): return np.mean([crps(m.of(f, z).samples, y).mean() for z, f, y in asked])
     made = min((replace(made, shift=s) for s in (1., .5, 0.)), key=error)
     return min((replace(made, width=w) for w in widths), key=error)
 
-def against_drift(models, sessions, context=None): # fitted; Sessions they can forecast; as at_reach -> forecasters
-    "At their reach and combined, for recordings that are cut into windows; Copy and the paper's method as they are."
+def against_drift(
+    models, sessions, context: int=None, # fitted; Sessions they can forecast; frames shown, None: its own, or 40
+    reaches: tuple=(0., 2., 1., .5), # s.d. from the training mean that a context is read at; 0: as it is
+) -> list: # of forecasters
+    "Combined at the best reach, for recordings that are cut into windows; Copy and the paper's method as they are."
     def able(m):
         asked = context or getattr(m, 'context', 40), getattr(m, 'limit', None)
         return any(horizon_trials(s, 'val', *asked)[0] for s in sessions)
     if not all(s.pseudo_trials for s in sessions): return list(models)
-    def mended(m): return combined(at_reach(m, sessions, context), sessions, context=context)
+    def at(m, r):
+        own = copy.copy(m)
+        own.reach = r
+        return own
+    def mended(m):
+        return max((combined(at(m, r), sessions, context=context) for r in reaches), key=lambda tried: tried.corr)
     return [m if _steady(m) or not able(m) else mended(m) for m in models]
 
 def _steady(m): return not hasattr(m, 'reach') or isinstance(m, Copy) or getattr(m, 'method', '') == 'paper'
