@@ -7,7 +7,7 @@ __all__ = ['MIN_HORIZON', 'LEVELS', 'KNOWING', 'METRICS', 'CARD', 'NAMES', 'hori
            'Metric', 'metric_of', 'Evaluation', 'ask', 'evaluate', 'score_table', 'curve_table', 'summary',
            'retraining', 'results', 'stars', 'paired_test', 'paired', 'forecast_example', 'model_color', 'draw_traces',
            'label_traces', 'draw_bars', 'draw_steps', 'figure_forecast', 'figure_forecast_quality', 'panel_letter',
-           'CalM', 'only', 'folded', 'calm_for', 'PerSession', 'tuned_for']
+           'CalM', 'only', 'folded', 'calm_for', 'Several', 'tuned_for']
 
 # %% ../nbs/04c_forecast.ipynb #e28691ae
 import copy, time, warnings
@@ -943,11 +943,12 @@ def calm_for(
 
 # %% ../nbs/04c_forecast.ipynb #c443e8ac
 @dataclass
-class PerSession:
-    "A forecaster made of one a session; what they have in common is the first one's."
-    models: dict # session name -> fitted Forecaster
+class Several:
+    "A forecaster made of one a session, or one a fold; what they have in common is the first one's."
+    models: dict # session name, or fold -> fitted Forecaster
     name: str=None # in tables; None: the first one's
     reach: float=0. # of all, see `within`
+    said: dict=None # a dict: answers are remembered in it
 
     def __post_init__(self): self.name = self.name or next(iter(self.models.values())).name
 
@@ -956,18 +957,27 @@ class PerSession:
         return getattr(next(iter(self.models.values())), name)
 
     def forecast(self, context, horizon, session):
-        "As the session's own; raises KeyError for one without."
-        if session.name not in self.models:
-            raise KeyError(f'{self.name} has no model of session {session.name!r}; it has: {", ".join(self.models)}')
-        own = copy.copy(self.models[session.name])
-        own.reach = self.reach
-        return own.forecast(context, horizon, session)
+        "As the session's own, or its fold's, which has not seen its test windows; raises KeyError for one without."
+        which = next((k for k in (session.name, session.meta.get('fold')) if k in self.models), None)
+        if which is None:
+            raise KeyError(f'{self.name} has no model of session {session.name!r}; it has: '
+                           f'{", ".join(map(str, self.models))}')
+        if self.said is None: return self.at(which).forecast(context, horizon, session)
+        key = session.name, which, self.reach, horizon, hash(np.ascontiguousarray(context).tobytes())
+        if key not in self.said: self.said[key] = self.at(which).forecast(context, horizon, session)
+        return self.said[key]
+
+    def at(self, which):
+        "A copy of one of them, under the name and at the reach of all."
+        own = copy.copy(self.models[which])
+        own.name, own.reach = self.name, self.reach
+        return own
 
 def tuned_for(
     calm: CalM, corpus, names: list, # it has tables for these sessions of the Corpus
     training=None, # TrainConfig of the pretraining, see `tune`; None: the preset's
     context: int=40, # frames of the validation forecast
-) -> PerSession: # named CalM-tuned
+) -> Several: # named CalM-tuned
     "The model with every weight tuned, on each session by itself: found in the run folder or made."
     training, start = training or dat_preset(calm.scale, calm.method, corpus.name)[1], fingerprint(calm.dat)
     training = replace(training, seed=calm.seed)
@@ -977,4 +987,4 @@ def tuned_for(
         kept = f'tuned-{config_key(about, 1)}'
         dat = found_or_made(corpus.name, calm.scale, calm.seed, kept, load_dat, make, save_dat)
         return replace(calm, dat=dat, scalers={}, residuals=None).remember([s])
-    return PerSession({n: tuned(corpus[n]) for n in names}, f'{calm.name}-tuned')
+    return Several({n: tuned(corpus[n]) for n in names}, f'{calm.name}-tuned')

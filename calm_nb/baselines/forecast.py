@@ -4,7 +4,7 @@
 __all__ = ['NETS', 'BASELINES', 'SEARCH', 'Baseline', 'fit_on', 'fit_again', 'Copy', 'TrialMean', 'ridge_solve', 'moments',
            'UnivariateLinear', 'lagged', 'RidgeVAR', 'Recipe', 'recipe', 'SessionBatches', 'device_of',
            'TrainedBaseline', 'Network', 'CausalConv', 'TCN', 'PatchTST', 'ITransformer', 'Perceiver', 'POCO',
-           'candidates', 'tune', 'Combined', 'combined', 'against_drift', 'Folds', 'across_animals', 'made', 'baseline',
+           'candidates', 'tune', 'Combined', 'combined', 'against_drift', 'across_animals', 'made', 'baseline',
            'milliseconds', 'price', 'cost']
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #7b4ddc7f
@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 from ..core import *
 from ..dat import Tables, adapt_training, dat_groups, table_key, table_name
-from ..forecast import (MIN_HORIZON, Forecast, Forecaster, PerSession, check_known, crps, distinct, evaluate,
+from ..forecast import (MIN_HORIZON, Forecast, Forecaster, Several, check_known, crps, distinct, evaluate,
                               horizon_trials, memory_of, pad_steps, past_frames, trial_batches, trial_corr, within)
 from ..nq import check_traces
 from ..training import TrainConfig, fingerprint, fit as run_training, only_training, precision_context
@@ -1037,34 +1037,14 @@ def against_drift(
 def _steady(m): return not hasattr(m, 'reach') or isinstance(m, Copy) or getattr(m, 'method', '') == 'paper'
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #940ab27e
-class Folds:
-    "Models of one kind, one a fold of a cross-validation over blocks of time, as one that remembers what it said."
-    def __init__(self, models): self.models, self.reach, self.said = list(models), 0., {}
-
-    def __getattr__(self, name):
-        if name.startswith('__') or name == 'models': raise AttributeError(name)
-        return getattr(self.models[0], name)
-
-    def at(self, fold):
-        "A fold's model, under the name and at the reach of all."
-        own = copy.copy(self.models[fold])
-        own.name, own.reach = self.name, self.reach
-        return own
-
-    def forecast(self, context, horizon, session):
-        "As the model of the session's fold, which has not seen its test windows."
-        key = session.name, session.meta['fold'], self.reach, horizon, hash(np.ascontiguousarray(context).tobytes())
-        if key not in self.said: self.said[key] = self.at(session.meta['fold']).forecast(context, horizon, session)
-        return self.said[key]
-
 def across_animals(
-    kind: Folds, parts, # fitted; Corpora of `folded` by blocks of time, one a fold
-    beside=(), context: int=None, # other Folds that it is combined with; frames shown, None: its own, or 40
+    kind: Several, parts, # of one fitted a fold; Corpora of `folded` by blocks of time, one a fold
+    beside=(), context: int=None, # others, each Several, that it is combined with; frames shown, None: its own, or 40
 ) -> list: # of forecasters, one a part
     "As `against_drift`, each animal by the test windows of the others; raises ValueError where there is but one."
     animals = {s.subject for s in parts[0]}
     if len(animals) < 2: raise ValueError(f'{parts[0].name} holds one animal ({", ".join(animals)}): no other to ask')
-    if _steady(kind.models[0]): return kind.models
+    if _steady(kind.models[0]): return list(kind.models.values())
     def asked(s): return replace(s, split=np.where(s.split == 'test', 'val', 'gap'))
     def made(animal):
         others = [asked(s) for part in parts for s in part if s.subject != animal]
@@ -1076,7 +1056,7 @@ def across_animals(
     def of_fold(fold, f):
         if not isinstance(f, Combined): return f.at(fold)
         return replace(f, inner=f.inner.at(fold), beside=tuple(b.at(fold) for b in f.beside))
-    return [PerSession({s.name: of_fold(k, found[s.subject]) for s in part}) for k, part in enumerate(parts)]
+    return [Several({s.name: of_fold(k, found[s.subject]) for s in part}) for k, part in enumerate(parts)]
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #fe7282f0
 BASELINES = {'Copy': Copy, 'Mean': TrialMean, 'Linear': UnivariateLinear, 'VAR': RidgeVAR,
