@@ -544,9 +544,10 @@ def figure_scaling(
     scores, # DataFrame: session, seed, model, sessions, size, metric, labels (NaN: a forecast), value
     labels: int=4, # labelled trials of the second panel
 ): # matplotlib Figure
-    "Forecast and decoding by pretraining sessions (0: from scratch) and parameters, by labels; rivals grey, dashed."
+    "Forecast and decoding by pretraining sessions (0: from scratch) and parameters, by labels; all else grey, dashed."
     use_style()
-    (ours, sizes), fig = _by_way(scores[scores.model.str.startswith('CalM')]), plt.figure(figsize=(7.2, 2.6))
+    ladders = scores.model.str.startswith('CalM') & ~scores.model.str.endswith('-longer')
+    (ours, sizes), fig = _by_way(scores[ladders]), plt.figure(figsize=(7.2, 2.6))
     axes = fig.subplots(1, 3)
     few = ours[ours.labels == min(ours.labels.dropna().unique(), key=lambda n: abs(n - labels))]
     _ladder(axes[0], ours[ours.metric == 'corr'], 'sessions', 'width', sizes, 'forecast correlation')

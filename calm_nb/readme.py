@@ -15,13 +15,15 @@ _RUNS = dict( # task: data -> folder, split
     forecast={'simulated networks': ('simulation-n200-small', 'single'),
               'harder networks': ('simulation-hard-small', 'single'),
               'worms': ('atanas-blocks-small', 'held-in'),
-              'held-out worms': ('atanas-animals-small', 'held-out')},
+              'held-out worms': ('atanas-animals-small', 'held-out'),
+              'mice': ('hippocampus-small', 'held-in'),
+              'held-out mice': ('hippocampus-small', 'held-out')},
     decode={'simulated mice': ('simulation-task-small', 'held-in'),
-            'held-out mice': ('simulation-task-small', 'held-out'),
+            'held-out simulated mice': ('simulation-task-small', 'held-out'),
             'worms': ('atanas-small', 'held-in'),
             'held-out worms': ('atanas-small', 'held-out')})
 _MODELS = dict(forecast=('CalM', 'VAR', 'Oracle'), decode=('CalM-GLU', 'GLM-window', 'Ceiling, own labels'))
-_METRICS = dict(forecast=dict(corr='correlation', crps='CRPS (less is better)'), decode=dict(r2_concat='R²'))
+_METRICS = dict(forecast=dict(corr='correlation', crps='CRPS ↓'), decode=dict(r2_concat='R²'))
 
 def _by_session(path, split: str, metric: str): # a csv of scores -> DataFrame, a row a session, a column a model
     "Means over what is decoded, CRPS of distributions; ValueError where nothing is of this split and metric."
@@ -36,23 +38,25 @@ def _short(value: float): # -> '.443', '−.300'
     return re.sub(r'^(−?)0', r'\1', f'{value:.3f}'.replace('-', '−'))
 
 # %% ../nbs/09b_readme.ipynb #26e1d7b7
-def _row_of(scores, task: str, metric: str): # from by_session -> texts: ours, ridge, other, ceiling, sessions
-    "Means of ours, of ridge, of the best other and of the ceiling, and where ours is ahead of ridge; the best is bold."
+def _row_of(scores, task: str, metric: str): # from by_session -> texts
+    "Means of ours, of it with linear maps, of ridge, the best other, a ceiling; where the two are ahead of ridge."
     ours, ridge, ceiling = _MODELS[task]
     sign, means = -1 if metric == 'crps' else 1, scores.mean()
     others = [m for m in means.index if m != ridge and not m.startswith(('CalM', 'Ceiling', 'VAR 10', *KNOWING))]
     other = [(sign*means[others]).idxmax()] if others else []
     said = means.map(_short)
-    best = said[(sign*means[[ours, ridge, *other]]).idxmax()]
+    mixed = [f'{ours}+linear'] if f'{ours}+linear' in means else []
+    best = said[(sign*means[[ours, *mixed, ridge, *other]]).idxmax()]
     said = said.where(said != best, f'**{best}**')
     top = _short(means[ceiling]) if ceiling in means else '–'
-    ahead = (sign*(scores[ours] - scores[ridge]) > 0).sum()
+    ahead = ', '.join(str((sign*(scores[m] - scores[ridge]) > 0).sum()) for m in (ours, *mixed))
     told = ''.join(f'{m} {said[m]}' for m in other) or '–'
-    return [said[ours], said[ridge], told, top, f'{ahead} of {len(scores)}']
+    return [said[ours], *(said[mixed] if mixed else '–'), said[ridge], told, top, f'{ahead} of {len(scores)}']
 
 def _results_table(figures): # the folder figures/ -> markdown
     "The README's table of results, from the committed scores."
-    lines = [['task', 'data', 'measure', 'CalM', 'ridge', 'best other', 'ceiling', 'CalM ahead of ridge'], ['---']*8]
+    lines = [['task', 'data', 'measure', 'CalM', '+linear', 'ridge', 'best other', 'ceiling', 'ahead of ridge'],
+             ['---']*9]
     for task, data, m in [(t, d, m) for t in _RUNS for d in _RUNS[t] for m in _METRICS[t]]:
         folder, split = _RUNS[task][data]
         scores = _by_session(Path(figures)/folder/f'{task}_sessions.csv', split, m)
