@@ -502,7 +502,8 @@ def figure_ablation(scores): # from Bench.run or its csv -> matplotlib Figure
     keys = [plt.Line2D([], [], color=c, marker='o', ms=3.5, lw=0, label=l) for m, (l, c) in _SERIES.items()
             if m in set(found.metric)]
     if {t for t, *_ in _PUBLISHED} & set(found.table):
-        keys.append(plt.Line2D([], [], color='#333333', marker='D', mfc='none', ms=4.5, lw=0, label='paper (mouse data)'))
+        how = dict(color='#333333', marker='D', mfc='none', ms=4.5, lw=0)
+        keys.append(plt.Line2D([], [], **how, label='paper (mouse data)'))
     title = 'each point is a session and seed, n = ' + ' to '.join(map(str, sorted({n.min(), n.max()})))
     fig.legend(handles=keys, loc='outside lower center', ncols=4, title=title, title_fontsize=7)
     return fig
