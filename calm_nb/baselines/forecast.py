@@ -992,30 +992,37 @@ def combined(
     beside: tuple=(), # other fitted forecasters of these sessions; the forecaster's name and samples stay
     context: int=None, # frames shown; None: the forecaster's own, or 40
     widths: tuple=(.5, .7, 1., 1.4, 2., 2.8, 4.), around: int=3, # spreads tried; frames to either side
+    most: float=3., # s.d.: a neuron whose rms is more in these windows counts as if it were so much
 ) -> Combined:
     "Weights by the validation windows of all sessions; raises ValueError where none is long enough."
     asked, context = [], context or getattr(forecaster, 'context', 40)
     for s in sessions:
         groups = horizon_trials(s, 'val', context, getattr(forecaster, 'limit', None))[0]
-        asked += [(z, [f.forecast(z, y.shape[1], s) for f in (forecaster, *beside)], y)
-                  for _, z, y in trial_batches(s, groups, context)]
+        own = [(z, y) for _, z, y in trial_batches(s, groups, context)]
+        counts = _bounded([y for _, y in own], most)
+        asked += [(z, [f.forecast(z, y.shape[1], s) for f in (forecaster, *beside)], y, counts) for z, y in own]
     if not asked: raise ValueError(f'{forecaster.name}: no validation window to combine by; record longer')
-    most, p = max(y.shape[1] for *_, y in asked), 3 + len(beside)
-    xx, xy = np.zeros((most, p, p)), np.zeros((most, p))
-    for z, f, y in asked:
-        x = _sources(f, z).astype(float)
+    longest, p = max(y.shape[1] for _, _, y, _ in asked), 3 + len(beside)
+    xx, xy = np.zeros((longest, p, p)), np.zeros((longest, p))
+    for z, f, y, counts in asked:
+        x = _sources(f, z)*counts[:, None]
         xx[:y.shape[1]] += np.einsum('bhnp,bhnq->hpq', x, x)
-        xy[:y.shape[1]] += np.einsum('bhnp,bhn->hp', x, y)
-    near = np.abs(np.subtract.outer(np.arange(most), np.arange(most))) <= around
+        xy[:y.shape[1]] += np.einsum('bhnp,bhn->hp', x, y*counts)
+    near = np.abs(np.subtract.outer(np.arange(longest), np.arange(longest))) <= around
     xx, xy = np.tensordot(near, xx, 1), near @ xy
     tiny = 1e-4*np.trace(xx, axis1=1, axis2=2)[:, None, None]*np.eye(p)
     weights = np.linalg.solve(xx + tiny, xy[..., None])[..., 0]
     made = Combined(forecaster, weights, beside=tuple(beside))
-    made.corr = float(np.concatenate([trial_corr(made.of(f, z).mean, y) for z, f, y in asked]).mean())
+    made.corr = float(np.concatenate([trial_corr(made.of(f, z).mean, y) for z, f, y, _ in asked]).mean())
     if asked[0][1][0].samples is None: return made
-    def error(m): return np.mean([crps(m.of(f, z).samples, y).mean() for z, f, y in asked])
+    def error(m): return np.mean([(counts*crps(m.of(f, z).samples, y)).mean() for z, f, y, counts in asked])
     made = min((replace(made, shift=s) for s in (1., .5, 0.)), key=error)
     return min((replace(made, width=w) for w in widths), key=error)
+
+def _bounded(windows, most): # [(B, H, N)] -> (N,) float64
+    "What a neuron's deviations are multiplied by: 1, or less where their rms is above a number of s.d."
+    square = sum((y.astype(float)**2).sum((0, 1)) for y in windows)/max(1, sum(y.shape[0]*y.shape[1] for y in windows))
+    return most/np.maximum(most, np.sqrt(square))
 
 def against_drift(
     models, sessions, context: int=None, # fitted; Sessions they can forecast; frames shown, None: its own, or 40
