@@ -550,8 +550,7 @@ def figure_scaling(
     "Forecast and decoding by pretraining sessions (0: from scratch) and parameters, by labels; all else grey, dashed."
     use_style()
     ladders = scores.model.str.startswith('CalM') & ~scores.model.str.endswith('-longer')
-    (ours, sizes), fig = _by_way(scores[ladders]), plt.figure(figsize=(7.2, 2.6))
-    axes = fig.subplots(1, 3)
+    (ours, sizes), (fig, axes) = _by_way(scores[ladders]), plt.subplots(1, 3, figsize=(7.2, 2.6))
     few = ours[ours.labels == min(ours.labels.dropna().unique(), key=lambda n: abs(n - labels))]
     _ladder(axes[0], ours[ours.metric == 'corr'], 'sessions', 'width', sizes, 'forecast correlation')
     _ladder(axes[1], few, 'sessions', 'width', sizes, f'R², {few.labels.iloc[0]:g} labelled trials')

@@ -1011,8 +1011,7 @@ def combined(
     near = np.abs(np.subtract.outer(np.arange(longest), np.arange(longest))) <= around
     xx, xy = np.tensordot(near, xx, 1), near @ xy
     tiny = 1e-4*np.trace(xx, axis1=1, axis2=2)[:, None, None]*np.eye(p)
-    weights = np.linalg.solve(xx + tiny, xy[..., None])[..., 0]
-    made = Combined(forecaster, weights, beside=tuple(beside))
+    made = Combined(forecaster, np.linalg.solve(xx + tiny, xy[..., None])[..., 0], beside=tuple(beside))
     made.corr = float(np.concatenate([trial_corr(made.of(f, z).mean, y) for z, f, y, _ in asked]).mean())
     if asked[0][1][0].samples is None: return made
     def error(m): return np.mean([(counts*crps(m.of(f, z).samples, y)).mean() for z, f, y, counts in asked])
