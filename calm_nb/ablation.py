@@ -565,13 +565,13 @@ def figure_scaling(
     rivals = scores[~scores.model.isin(ours.model)]
     for ax, rows in zip(axes, (rivals[rivals.metric == 'corr'], rivals[rivals.labels == few.labels.iloc[0]])):
         for model, part in rows.groupby('model', sort=False):
-            ax.axhline(part.value.mean(), color='#777777', ls=_dashes(model), lw=1)
+            ax.axhline(part.value.mean(), **_grey(model))
             ax.text(1, part.value.mean(), model, color='#777777', fontsize=6, ha='right', va='bottom',
                     transform=ax.get_yaxis_transform())
     for model, part in rivals.dropna(subset='labels').groupby('model', sort=False):
         line, places = part.groupby('labels').value.mean(), sorted(least.labels.unique())
-        axes[2].plot([places.index(n) for n in line.index], line, color='#777777', ls=_dashes(model), lw=1, label=model)
+        axes[2].plot([places.index(n) for n in line.index], line, **_grey(model), label=model)
     axes[2].legend(title='')
     return fig
 
-def _dashes(model): return ':' if model.endswith('-longer') else '--'
+def _grey(model): return dict(color='#777777', lw=1, ls=':' if model.endswith('-longer') else '--')

@@ -992,15 +992,10 @@ def combined(
     beside: tuple=(), # other fitted forecasters of these sessions; the forecaster's name and samples stay
     context: int=None, # frames shown; None: the forecaster's own, or 40
     widths: tuple=(.5, .7, 1., 1.4, 2., 2.8, 4.), around: int=3, # spreads tried; frames to either side
-    most: float=3., # s.d.: a neuron whose rms is more in these windows counts as if it were so much
 ) -> Combined:
     "Weights by the validation windows of all sessions; raises ValueError where none is long enough."
-    asked, context = [], context or getattr(forecaster, 'context', 40)
-    for s in sessions:
-        groups = horizon_trials(s, 'val', context, getattr(forecaster, 'limit', None))[0]
-        own = [(z, y) for _, z, y in trial_batches(s, groups, context)]
-        counts = _bounded([y for _, y in own], most)
-        asked += [(z, [f.forecast(z, y.shape[1], s) for f in (forecaster, *beside)], y, counts) for z, y in own]
+    context = context or getattr(forecaster, 'context', 40)
+    asked = [window for s in sessions for window in _answered((forecaster, *beside), s, context)]
     if not asked: raise ValueError(f'{forecaster.name}: no validation window to combine by; record longer')
     longest, p = max(y.shape[1] for _, _, y, _ in asked), 3 + len(beside)
     xx, xy = np.zeros((longest, p, p)), np.zeros((longest, p))
@@ -1011,17 +1006,22 @@ def combined(
     near = np.abs(np.subtract.outer(np.arange(longest), np.arange(longest))) <= around
     xx, xy = np.tensordot(near, xx, 1), near @ xy
     tiny = 1e-4*np.trace(xx, axis1=1, axis2=2)[:, None, None]*np.eye(p)
-    made = Combined(forecaster, np.linalg.solve(xx + tiny, xy[..., None])[..., 0], beside=tuple(beside))
+    weights = np.linalg.solve(xx + tiny, xy[..., None])[..., 0]
+    made = Combined(forecaster, weights, beside=tuple(beside))
     made.corr = float(np.concatenate([trial_corr(made.of(f, z).mean, y) for z, f, y, _ in asked]).mean())
     if asked[0][1][0].samples is None: return made
     def error(m): return np.mean([(counts*crps(m.of(f, z).samples, y)).mean() for z, f, y, counts in asked])
     made = min((replace(made, shift=s) for s in (1., .5, 0.)), key=error)
     return min((replace(made, width=w) for w in widths), key=error)
 
-def _bounded(windows, most): # [(B, H, N)] -> (N,) float64
-    "What a neuron's deviations are multiplied by: 1, or less where their rms is above a number of s.d."
-    square = sum((y.astype(float)**2).sum((0, 1)) for y in windows)/max(1, sum(y.shape[0]*y.shape[1] for y in windows))
-    return most/np.maximum(most, np.sqrt(square))
+def _answered(forecasters, session, context, most=3.): # -> [(contexts, Forecasts, truth, (N,) what neurons count)]
+    "Validation windows; deviations of a neuron count 1, or less where their rms is above so many s.d."
+    groups = horizon_trials(session, 'val', context, getattr(forecasters[0], 'limit', None))[0]
+    windows = [(z, y) for _, z, y in trial_batches(session, groups, context)]
+    if not windows: return []
+    frames = np.concatenate([y.reshape(-1, y.shape[-1]) for _, y in windows]).astype(float)
+    counts = most/np.maximum(most, np.sqrt((frames**2).mean(0)))
+    return [(z, [f.forecast(z, y.shape[1], session) for f in forecasters], y, counts) for z, y in windows]
 
 def against_drift(
     models, sessions, context: int=None, # fitted; Sessions they can forecast; frames shown, None: its own, or 40
