@@ -566,7 +566,7 @@ def figure_scaling(
     for ax, rows in zip(axes, (rivals[rivals.metric == 'corr'], rivals[rivals.labels == few.labels.iloc[0]])):
         for model, part in rows.groupby('model', sort=False):
             ax.axhline(part.value.mean(), **_grey(model))
-            ax.text(1, part.value.mean(), model, color='#777777', fontsize=6, ha='right', va='bottom',
+            ax.text(1.01, part.value.mean(), model, color='#777777', fontsize=6, va='center',
                     transform=ax.get_yaxis_transform())
     for model, part in rivals.dropna(subset='labels').groupby('model', sort=False):
         line, places = part.groupby('labels').value.mean(), sorted(least.labels.unique())
