@@ -308,8 +308,10 @@ COLORS = {
     'RRR-VAR': '#7FA3E0', 'VAR 10×': '#0B2A66', 'LDS': '#8A9A1F', 'Observer': '#8A8A8A',
     'CalM+linear': '#5A2A82', 'VAR+Linear': '#4B6FA8', 'CalM-tuned': '#E8743B', 'CalM-tuned+linear': '#A0449B',
     'CalM-names': '#0F7C7C', 'CalM-names-adapted': '#66C2BF', 'CalM-names-shuffled': '#B8B08D',
+    'CalM-names+linear': '#004D4D', 'CalM-names-shuffled+linear': '#857C55',
     # decoding
-    'POYO+': '#00A36C', 'GLM': '#1F4EA3', 'RRR': '#E8C000', 'CalM linear': '#D98CA3', 'CalM GLU': '#8B1A3A'}
+    'POYO+': '#00A36C', 'GLM': '#1F4EA3', 'RRR': '#E8C000', 'CalM linear': '#D98CA3', 'CalM GLU': '#8B1A3A',
+    'CalM-ridge': '#C04000', 'Ridge': '#002060'}
 
 def use_style():
     "Set matplotlib's defaults for print: clean axes, small type, reproducible SVG with its text as text."

@@ -824,23 +824,20 @@ def dat_for(
     config: DATConfig=None, training: TrainConfig=None, # instead of the preset's
     method: str='ours', # or 'paper'
     context: int=40, # frames given to the validation forecast
-    apart: bool=False, # pretrain in a folder of its own, which is found again for other held-out sessions
 ) -> DAT: # with tables for all sessions, held-out ones adapted
     "The transformer of a corpus, pretrained on held-in, adapted to held-out sessions: found in the run folder or made."
     preset = dat_preset(scale, method, corpus.name)
     config, training = config or preset[0], replace(training or preset[1], seed=seed)
     about = dict(config=changed(config), training=changed(training), context=context, nq=nq.key,
                  corpus=corpus_key(corpus), held_out=corpus_key(corpus, corpus.held_out))
-    if apart: about['apart'] = True
     if config.names: about['names'] = {s.name: names_of(s) for s in corpus}
     def make(folder):
         new = [corpus[n] for n in corpus.held_out]
-        if new and apart:
-            inside = Corpus(corpus.name, {n: corpus.makers[n] for n in corpus.held_in})
-            dat = dat_for(inside, nq, scale, seed, config, training, method, context)
-            torch.manual_seed(seed) # the new tables start alike, whether it was trained or found
-        else: dat = train_dat(nq, [corpus[n] for n in corpus.held_in], config, training, folder, context)
-        return adapt(dat, nq, new, adapt_training(training), folder and folder/'adapt', context) if new else dat
+        if not new: return train_dat(nq, list(corpus), config, training, folder, context)
+        inside = Corpus(corpus.name, {n: corpus.makers[n] for n in corpus.held_in}) # it serves whoever is held out
+        dat = dat_for(inside, nq, scale, seed, config, training, method, context)
+        torch.manual_seed(seed) # the new tables start alike, whether it was trained or found
+        return adapt(dat, nq, new, adapt_training(training), folder and folder/'adapt', context)
     return found_or_made(corpus.name, scale, seed, f'dat-{config_key(about, _VERSION)}', load_dat, make, save_dat)
 
 def adapt_training(training: TrainConfig) -> TrainConfig: # of the pretraining
