@@ -22,7 +22,8 @@ _RUNS = dict( # task: data -> folder, split
             'held-out simulated mice': ('simulation-task-small', 'held-out'),
             'worms': ('atanas-small', 'held-in'),
             'held-out worms': ('atanas-small', 'held-out')})
-_MODELS = dict(forecast=('CalM', 'VAR', 'Oracle'), decode=('CalM-GLU', 'GLM-window', 'Ceiling, own labels'))
+_MODELS = dict(forecast=('CalM', 'CalM+linear', ('VAR',), 'Oracle'), # ours, with linear maps, ridge, a ceiling
+               decode=('CalM-GLU', 'CalM-ridge', ('Ridge', 'GLM-window'), 'Ceiling, own labels'))
 _METRICS = dict(forecast=dict(corr='correlation', crps='CRPS ↓'), decode=dict(r2_concat='R²'))
 
 def _by_session(path, split: str, metric: str): # a csv of scores -> DataFrame, a row a session, a column a model
@@ -40,12 +41,12 @@ def _short(value: float): # -> '.443', '−.300'
 # %% ../nbs/09b_readme.ipynb #26e1d7b7
 def _row_of(scores, task: str, metric: str): # from by_session -> texts
     "Means of ours, of it with linear maps, of ridge, the best other, a ceiling; where the two are ahead of ridge."
-    ours, ridge, ceiling = _MODELS[task]
+    ours, mixed, ridges, ceiling = _MODELS[task]
     sign, means = -1 if metric == 'crps' else 1, scores.mean()
-    others = [m for m in means.index if m != ridge and not m.startswith(('CalM', 'Ceiling', 'VAR 10', *KNOWING))]
+    ridge, mixed = next(m for m in ridges if m in means), [m for m in (mixed,) if m in means]
+    others = [m for m in means.index if m not in ridges and not m.startswith(('CalM', 'Ceiling', 'VAR 10', *KNOWING))]
     other = [(sign*means[others]).idxmax()] if others else []
     said = means.map(_short)
-    mixed = [f'{ours}+linear'] if f'{ours}+linear' in means else []
     best = said[(sign*means[[ours, *mixed, ridge, *other]]).idxmax()]
     said = said.where(said != best, f'**{best}**')
     top = _short(means[ceiling]) if ceiling in means else '–'
