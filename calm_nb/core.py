@@ -276,13 +276,16 @@ def _no_formula(value):
     return f"'{value}" if formula else value
 
 def save_table(df, path, beside=()) -> Path: # pandas DataFrame, the csv file to write, columns
-    "Write a csv atomically; rows that the file has stay where none of the table's is alike in the columns `beside`."
+    "Write a csv atomically; where the file has rows alike in the columns `beside`, the table's take their place."
     import pandas as pd
     df = df.copy()
     if len(beside) and Path(path).exists():
-        new, old = set(df[[*beside]].itertuples(index=False, name=None)), pd.read_csv(path)
-        stay = [row not in new for row in old[[*beside]].itertuples(index=False, name=None)]
-        df = pd.concat([old[stay], df], ignore_index=True)
+        old = pd.read_csv(path)
+        new, known = (list(t[[*beside]].itertuples(index=False, name=None)) for t in (df, old))
+        mine, place = {*new}, {k: i for i, k in enumerate(dict.fromkeys([*known, *new]))}
+        stay = [k not in mine for k in known]
+        places = [place[k] for k in known if k not in mine] + [place[k] for k in new]
+        df = pd.concat([old[stay], df]).iloc[np.argsort(places, kind='stable')].reset_index(drop=True)
     texts = [not pd.api.types.is_numeric_dtype(t) for t in df.dtypes]
     for c in df.columns[texts]: df[c] = df[c].map(_no_formula)
     with atomic_path(path) as draft: df.to_csv(draft, index=not isinstance(df.index, pd.RangeIndex))

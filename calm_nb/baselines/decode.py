@@ -234,7 +234,7 @@ class TokenRidge(Baseline):
     penalties: tuple = tuple(10.**np.arange(-6, 2)) # shares of the largest eigenvalue, tried
     window: int = 4              # L, frames a token
     name: str = 'Ridge'
-    fits: dict = field(default_factory=dict, repr=False) # session name -> neurons, centre of the rows (p,), a fit a variable
+    fits: dict = field(default_factory=dict, repr=False) # session name -> neurons, centre (p,), a fit a variable
     causal = False
 
     def __post_init__(self): self.variables = variable_names(self.variables)
