@@ -205,11 +205,11 @@ def _dual_ridge(K, y, penalties): # products (n, n), targets (n, m), shares of t
         A = V @ (z/(w + a*max(w[-1], 1e-12))[:, None])
         yield A, y.mean(0) - mean @ A
 
-def _fold_errors(K, y, folds, penalties): # (n, n), (n, m), pairs of masks of rows -> (P,) summed squared errors
+def _fold_errors(K, y, folds, penalties): # (n, n), (n, m), pairs of masks of rows -> (P, m) summed squared errors
     "Of the second rows of every fold, from weights learned on the first."
     def errors(learn, score):
         across, path = K[np.ix_(score, learn)], _dual_ridge(K[np.ix_(learn, learn)], y[learn], penalties)
-        return np.array([((across @ A + b - y[score])**2).sum() for A, b in path])
+        return np.array([((across @ A + b - y[score])**2).sum(0) for A, b in path])
     return sum(errors(*fold) for fold in folds)
 
 # %% ../../nbs/05b_decode_baselines.ipynb #3cca856a
@@ -277,26 +277,34 @@ class TokenRidge(Baseline):
         lengths, y = [len(x) for x in y], np.concatenate(y) # (tokens, D, L)
         owner, centre = np.repeat(np.arange(len(trials)), lengths), next(iter(self.rows(session, trials[:1]))).mean(0)
         K = self.products(session, trials, lengths, centre)
-        sums = {v: _summed(K, lengths, v) for v in self.views}
-        def solve(y, name): # (tokens, L)
-            ok = np.isfinite(y).all(1)
-            labelled = np.unique(owner[ok])
-            folds = _folds(*(labelled[k] for k in (labelled < len(train), labelled >= len(train))))
-            if not folds: raise ValueError(f'{self.name}: session {session.name!r} has too few trials with {name} to '
-                                           'choose by: label a validation trial, or two training trials')
-            view, penalty = self.choose(sums, y, [[ok & np.isin(owner, some) for some in fold] for fold in folds])
-            learn, A = ok & (owner < len(train)), np.zeros_like(y)
-            [(A[learn], b)] = _dual_ridge(sums[view][np.ix_(learn, learn)], y[learn], [penalty])
+        sums, fits = {v: _summed(K, lengths, v) for v in self.views}, {}
+        def fit_of(view, penalty, A, b): # (tokens, L), (L,)
             pairs = zip(self.rows(session, train), np.split(A, np.cumsum(lengths)))
             weights = sum(np.stack([(x - centre)[at].T @ a for at in _around(len(x), view).T], 1) for x, a in pairs)
             return _TokenFit(view, penalty, weights.astype(np.float32), b)
-        return session.n_neurons, centre, [solve(y[:, d], name) for d, name in enumerate(self.variables)]
+        known = np.isfinite(y).all(2) # variables that the same tokens have share the work
+        for group in {k.tobytes(): np.flatnonzero((known == k[:, None]).all(0)) for k in known.T}.values():
+            ok = known[:, group[0]]
+            labelled = np.unique(owner[ok])
+            folds = _folds(*(labelled[k] for k in (labelled < len(train), labelled >= len(train))))
+            if not folds: raise ValueError(f'{self.name}: session {session.name!r} has too few trials with '
+                                           f'{self.variables[group[0]]} to choose by: label a validation trial, '
+                                           'or two training trials')
+            found = self.solve(sums, y[:, group], ok & (owner < len(train)),
+                               [[ok & np.isin(owner, some) for some in fold] for fold in folds])
+            fits |= {d: fit_of(*f) for d, f in zip(group, found)}
+        return session.n_neurons, centre, [fits[d] for d in range(len(self.variables))]
 
-    def choose(self, sums, y, folds): # view -> products, (tokens, L), pairs of masks -> view, penalty
-        "Those of the least error."
-        errors = {v: _fold_errors(K, y, folds, self.penalties) for v, K in sums.items()}
-        view = min(errors, key=lambda v: errors[v].min())
-        return view, self.penalties[int(errors[view].argmin())]
+    def solve(self, sums, y, learn, folds): # view -> products, (tokens, D, L), masks -> yields a tuple a variable
+        "View and penalty of the least error, weights of the tokens (n, L), intercept (L,)."
+        flat, shape = y.reshape(len(y), -1), (-1, *y.shape[1:])
+        errors = {v: _fold_errors(K, flat, folds, self.penalties).reshape(shape).sum(2) for v, K in sums.items()}
+        views = [min(errors, key=lambda v: errors[v][:, d].min()) for d in range(y.shape[1])]
+        paths = {v: list(_dual_ridge(sums[v][np.ix_(learn, learn)], flat[learn], self.penalties)) for v in {*views}}
+        for d, v in enumerate(views):
+            best, full = int(errors[v][:, d].argmin()), np.zeros(flat.shape)
+            full[learn], b = paths[v][best]
+            yield v, self.penalties[best], full.reshape(y.shape)[:, d], b.reshape(y.shape[1:])[d]
 
     def predict(self, session, trials=None): # Session, indices (None: all) -> list of (T_i, D) float32, z-scored
         "Behaviour of each trial; raises ValueError for a session it was not fitted on."
