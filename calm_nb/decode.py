@@ -1081,10 +1081,10 @@ def _draw_decoded(ax, example): # from decode_example
         ax.text(1.01, -k*step, said, transform=ax.get_yaxis_transform(), va='center', fontsize=7)
     ax.set(xlabel='time in the trial (s)', yticks=[-k*step for k in range(len(truth))],
            yticklabels=[v.replace('_', ' ') for v in example['variables']])
-    ax.set_title(f"trial {example['trial']} of {example['session']}", loc='left', fontsize=7.5)
+    ax.set_title(f"trial {example['trial']} of {example['session']}", loc='left', fontsize=7.5, pad=14)
     ax.tick_params(axis='y', length=0)
     ax.spines['left'].set_visible(False)
-    ax.legend(loc='upper right', bbox_to_anchor=(1, 1.16), ncols=2, handlelength=1.2)
+    ax.legend(loc='lower left', bbox_to_anchor=(0, 1), ncols=2, handlelength=1.2, borderaxespad=.2)
 
 def _draw_learning(ax, curve): # DataFrame: session, model, variable, trials, seed, value (R²)
     "R² against the number of labelled trials, mean over variables and draws, with the range over draws."

@@ -21,7 +21,9 @@ _RUNS = dict( # task: data -> folder, split
     decode={'simulated mice': ('simulation-task-small', 'held-in'),
             'held-out simulated mice': ('simulation-task-small', 'held-out'),
             'worms': ('atanas-small', 'held-in'),
-            'held-out worms': ('atanas-small', 'held-out')})
+            'held-out worms': ('atanas-small', 'held-out'),
+            'mice': ('hippocampus-small', 'held-in'),
+            'held-out mice': ('hippocampus-small', 'held-out')})
 _MODELS = dict(forecast=('CalM', 'CalM+linear', ('VAR',), 'Oracle'), # ours, with linear maps, ridge, a ceiling
                decode=('CalM-GLU', 'CalM-ridge', ('Ridge', 'GLM-window'), 'Ceiling, own labels'))
 _METRICS = dict(forecast=dict(corr='correlation', crps='CRPS ↓'), decode=dict(r2_concat='R²'))
