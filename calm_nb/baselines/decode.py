@@ -277,11 +277,7 @@ class TokenRidge(Baseline):
         lengths, y = [len(x) for x in y], np.concatenate(y) # (tokens, D, L)
         owner, centre = np.repeat(np.arange(len(trials)), lengths), next(iter(self.rows(session, trials[:1]))).mean(0)
         K = self.products(session, trials, lengths, centre)
-        sums, fits = {v: _summed(K, lengths, v) for v in self.views}, {}
-        def fit_of(view, penalty, A, b): # (tokens, L), (L,)
-            pairs = zip(self.rows(session, train), np.split(A, np.cumsum(lengths)))
-            weights = sum(np.stack([(x - centre)[at].T @ a for at in _around(len(x), view).T], 1) for x, a in pairs)
-            return _TokenFit(view, penalty, weights.astype(np.float32), b)
+        sums, solved = {v: _summed(K, lengths, v) for v in self.views}, {}
         known = np.isfinite(y).all(2) # variables that the same tokens have share the work
         for group in {k.tobytes(): np.flatnonzero((known == k[:, None]).all(0)) for k in known.T}.values():
             ok = known[:, group[0]]
@@ -292,8 +288,15 @@ class TokenRidge(Baseline):
                                            'or two training trials')
             found = self.solve(sums, y[:, group], ok & (owner < len(train)),
                                [[ok & np.isin(owner, some) for some in fold] for fold in folds])
-            fits |= {d: fit_of(*f) for d, f in zip(group, found)}
-        return session.n_neurons, centre, [fits[d] for d in range(len(self.variables))]
+            solved |= dict(zip(group, found))
+        views, penalties, A, b = zip(*(solved[d] for d in range(len(self.variables)))) # A (tokens, L), b (L,)
+        weights = [0.]*len(A)
+        for x, *parts in zip(self.rows(session, train), *(np.split(a, np.cumsum(lengths)) for a in A)):
+            for d, (a, view) in enumerate(zip(parts, views)):
+                around = _around(len(x), view).T
+                weights[d] = weights[d] + np.stack([(x - centre)[at].T @ a for at in around], 1)
+        weights = [w.astype(np.float32) for w in weights]
+        return session.n_neurons, centre, [_TokenFit(*f) for f in zip(views, penalties, weights, b)]
 
     def solve(self, sums, y, learn, folds): # view -> products, (tokens, D, L), masks -> yields a tuple a variable
         "View and penalty of the least error, weights of the tokens (n, L), intercept (L,)."
