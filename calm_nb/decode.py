@@ -1005,13 +1005,13 @@ def decode_example(
 _PALER = {'CalM-linear': 'CalM linear', 'CalM-GLU': 'CalM GLU', **dict.fromkeys(CEILINGS, 'Oracle')}
 
 def decoder_color(model: str): # name of a decoder -> colour
-    "The same in every figure; the paper's heads have those of ours, causal ones their model's, GLM-window is paler."
-    model = model.removesuffix('-causal').replace(NAMES['paper'], NAMES['ours'])
+    "The same in every figure; the paper's heads have those of ours, variants their model's, GLM-window is paler."
+    model = model.removesuffix('-causal').removesuffix('-shared').replace(NAMES['paper'], NAMES['ours'])
     return '#6F86C4' if model == 'GLM-window' else model_color(_PALER.get(model, model))
 
 def _marks(model): # name of a decoder -> hatch of its bar, style of its line
-    "What tells variants apart: causal ones are hatched and dashed, GLM-window dotted, the paper's heads crossed."
-    if model.endswith('-causal'): return '////', '--'
+    "What tells variants apart: causal and shared ones are hatched and dashed, GLM-window dotted, the paper's crossed."
+    if model.endswith(('-causal', '-shared')): return '////', '--'
     if model.startswith(NAMES['paper']): return 'xxxx', ':'
     return ('....', '-.') if model == 'GLM-window' else (None, '-')
 

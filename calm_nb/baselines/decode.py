@@ -7,6 +7,7 @@ __all__ = ['DECODERS', 'LagDecoder', 'GLM', 'GLMWindow', 'RRR', 'TokenRidge', 'C
 # %% ../../nbs/05b_decode_baselines.ipynb #4825dd42
 import math
 from dataclasses import dataclass, field, replace
+from statistics import median_low
 
 import numpy as np
 import torch
@@ -234,10 +235,13 @@ class TokenRidge(Baseline):
     penalties: tuple = tuple(10.**np.arange(-6, 2)) # shares of the largest eigenvalue, tried
     window: int = 4              # L, frames a token
     name: str = 'Ridge'
+    prior: np.ndarray = None     # (q, r), root of the covariance of a neuron's weights, of `shared`; None: the identity
     fits: dict = field(default_factory=dict, repr=False) # session name -> neurons, centre (p,), a fit a variable
     causal = False
 
-    def __post_init__(self): self.variables = variable_names(self.variables)
+    def __post_init__(self):
+        self.variables = variable_names(self.variables)
+        if self.prior is not None: self.name = self.name.removesuffix('-shared') + '-shared'
     def learned(self): return [x for f in self._solved() for x in (f.weights, f.intercept)]
     def _solved(self): return [f for *_, fits in self.fits.values() for f in fits]
 
@@ -245,11 +249,13 @@ class TokenRidge(Baseline):
     def ahead(self): # frames after the present one that it reads, at most
         return (1 + max([f.view for f in self._solved()], default=0))*self.window - 1
 
+    def read(self, session, trials): # indices -> yields (T_d, N, q) float32
+        "The frames of every token, a row a neuron."
+        for i in trials: yield _in_tokens(session.trial(int(i)), self.window).swapaxes(1, 2)
+
     def rows(self, session, trials): # indices -> yields (T_d, p) float32
-        "The frames of every token."
-        for i in trials:
-            x = session.trial(int(i))
-            yield _in_tokens(x, self.window).reshape(-1, self.window*x.shape[1])
+        "What is read of every token, all neurons side by side, as the prior sees it."
+        for x in self.read(session, trials): yield (x if self.prior is None else x @ self.prior).reshape(len(x), -1)
 
     def learn(self, sessions):
         "Fit each session; raises ValueError where there are too few labelled trials to choose by."
@@ -268,6 +274,26 @@ class TokenRidge(Baseline):
                 K[at, there] = x @ (x if b is a else some(b)).T
                 K[there, at] = K[at, there].T
         return K
+
+    def shared(self, sessions, rounds: int=2, least: float=1e-4): # Sessions of other animals -> one like it, not fitted
+        """With a prior from other animals' labels (empirical Bayes): the weights of a neuron are drawn from N(0, M),
+        M the second moment of theirs, fitted so many times, each with the last one's M; directions below `least` of
+        the largest are dropped. Of views and penalties only the medians of what these sessions chose are tried."""
+        found, medians = self, {}
+        for _ in range(rounds):
+            fits, M = found.varied().fit(sessions).fits.values(), 0.
+            for neurons, _, solved in fits:
+                for f in solved:
+                    w = np.moveaxis(f.weights.reshape(neurons, -1, *f.weights.shape[1:]), 1, 0).astype(float)
+                    w = w.reshape(len(w), -1) if found.prior is None else found.prior @ w.reshape(len(w), -1)
+                    M = M + w @ w.T/max((w**2).sum(), 1e-12)
+            values, vectors = np.linalg.eigh(M)
+            kept = values > least*values[-1]
+            for setting, of in (('views', 'view'), ('penalties', 'penalty')):
+                chosen = [[getattr(f, of) for f in solved] for *_, solved in fits]
+                medians.setdefault(setting, (*sorted({median_low(c) for c in zip(*chosen)}),))
+            found = self.varied(prior=(vectors[:, kept]*values[kept]**.5).astype(np.float32), **medians)
+        return found
 
     def fit_session(self, session): # -> neurons, centre, fits
         "A fit for each variable, on the tokens whose frames all have it."
@@ -327,14 +353,14 @@ class CalMRidge(TokenRidge):
     card = property(lambda self: dict(method=self.method), doc='Of a table: see calm_nb.forecast.CARD.')
 
     def __post_init__(self):
-        super().__post_init__()
         self.name, self.window = f'{NAMES[self.method]}-ridge', self.features.window
+        super().__post_init__()
 
-    def rows(self, session, trials):
+    def read(self, session, trials):
         "The features of every token."
         tokens = np.diff(self.features(session).starts)
         for part in np.array_split(trials, -(-len(trials)//8)) if len(trials) else ():
-            h = self.features.batch(session, part).flatten(2).cpu().numpy()
+            h = self.features.batch(session, part).cpu().numpy()
             for x, n in zip(h, tokens[part]): yield x[:n]
 
 # %% ../../nbs/05b_decode_baselines.ipynb #92d5a83f
