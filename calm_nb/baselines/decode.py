@@ -231,7 +231,7 @@ def _folds(train, val, enough=8): # labelled trials -> pairs of those to learn f
 class TokenRidge(Baseline):
     "Ridge regression of a token's frames on the traces of the tokens around it, in closed form; a session by itself."
     variables: tuple             # names of behaviours
-    views: tuple = (0, 1, 4, 12) # tokens to either side, tried
+    views: tuple = (0, 1, 4, 12, 40) # tokens to either side, tried
     penalties: tuple = tuple(10.**np.arange(-6, 2)) # shares of the largest eigenvalue, tried
     window: int = 4              # L, frames a token
     name: str = 'Ridge'
@@ -371,7 +371,7 @@ _NETS = {
     'POYO+ single': dict(dim=64, head=64, latents=32, latent_step=.1, depth=4, heads=8, drop_ffn=0., drop_layer=0.,
                          drop_attention=0.)}
 
-_narrow = dict(dim=32, head=32, heads=2)
+_narrow = dict(dim=32, head=32, heads=2, drop_ffn=0., drop_layer=0., drop_attention=0.)
 _SMALLER = { # sizes in place of the paper's, epochs, evaluations, learning rate
     'TCN': dict(tiny=({}, 12, 12, 3e-3), small=({}, 30, 30, 2e-3)),
     'POYO+': dict(tiny=({**_narrow, 'latents': 2, 'latent_step': 1., 'depth': 1}, 8, 4, 5e-3),
