@@ -621,16 +621,19 @@ def _draw_calibration(ax, curves):
     ax.text(.03, .97, 'too wide', va='top', fontsize=7, color='#777777')
     ax.set(xlabel='nominal coverage', ylabel='truth inside the band', xlim=(0, 1), ylim=(0, 1))
 
-def _draw_pairs(ax, scores, rival, metric):
+def _draw_pairs(ax, scores, metric):
     "A line a session from a rival's score to CalM's, by split, with the means and the mark of Wilcoxon's test."
-    chosen, both = _over_runs(scores[scores.metric == metric]), [rival, 'CalM']
+    models = list(dict.fromkeys(scores.model))
+    mine = next(m for m in (*NAMES.values(), *models) if m in models)
+    rival = next(m for m in ('POCO', 'VAR', *models) if m in models and m != mine)
+    chosen, both = _over_runs(scores[scores.metric == metric]), [rival, mine]
     wide = chosen.pivot(index=['split', 'session', 'seed'], columns='model', values='value')[both].dropna()
     for j, split in enumerate(chosen.split.unique()):
         pair, x = wide.loc[split], 2*j + np.arange(2)
         ax.plot(x, pair.T, color='#B5B5B5', lw=.8)
         for k, model in zip(x, both): ax.plot([k]*len(pair), pair[model], 'o', ms=3.5, color=model_color(model))
         ax.hlines(pair.mean(), x - .25, x + .25, color='#222222', lw=1.6, zorder=3)
-        n, *_, mark = paired_test(pair['CalM'] - pair[rival])
+        n, *_, mark = paired_test(pair[mine] - pair[rival])
         ax.text(x.mean(), 1, f'{split}, n = {n}\n{mark}', transform=ax.get_xaxis_transform(), ha='center', va='bottom',
                 fontsize=7)
     ticks = np.arange(2*chosen.split.nunique())
@@ -646,7 +649,7 @@ def figure_forecast(scores, examples: list): # DataFrame, from score_table; dict
     top, bottom = fig.subfigures(2, 1, height_ratios=(1, 1.15))
     bars, pairs = top.subplots(1, 2, width_ratios=(1.9, 1))
     draw_bars(bars, scores, metric)
-    _draw_pairs(pairs, scores, 'POCO' if 'POCO' in set(scores.model) else 'VAR', metric)
+    _draw_pairs(pairs, scores, metric)
     traces = bottom.subplots(1, len(examples))
     for ax, example in zip(traces, examples):
         draw_traces(ax, example)
