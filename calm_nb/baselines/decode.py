@@ -281,7 +281,8 @@ class TokenRidge(Baseline):
         the largest are dropped. Of views and penalties only the medians of what these sessions chose are tried."""
         found, medians = self, {}
         for _ in range(rounds):
-            fits, M = found.varied().fit(sessions).fits.values(), 0.
+            fitted = found if {s.name for s in sessions} <= {*found.fits} else found.varied().fit(sessions)
+            fits, M = [fitted.fits[s.name] for s in sessions], 0.
             for neurons, _, solved in fits:
                 for f in solved:
                     w = np.moveaxis(f.weights.reshape(neurons, -1, *f.weights.shape[1:]), 1, 0).astype(float)
@@ -289,9 +290,10 @@ class TokenRidge(Baseline):
                     M = M + w @ w.T/max((w**2).sum(), 1e-12)
             values, vectors = np.linalg.eigh(M)
             kept = values > least*values[-1]
-            for setting, of in (('views', 'view'), ('penalties', 'penalty')):
-                chosen = [[getattr(f, of) for f in solved] for *_, solved in fits]
-                medians.setdefault(setting, (*sorted({median_low(c) for c in zip(*chosen)}),))
+            if not medians: # the next ones choose among these alone
+                chosen = [[(f.view, f.penalty) for f in solved] for *_, solved in fits]
+                middle = [[median_low(c) for c in zip(*of)] for of in zip(*chosen)] # a pair a variable
+                medians = {k: (*sorted({*v}),) for k, v in zip(('views', 'penalties'), zip(*middle))}
             found = self.varied(prior=(vectors[:, kept]*values[kept]**.5).astype(np.float32), **medians)
         return found
 
