@@ -15,7 +15,7 @@ import nbformat
 from pathlib import Path
 
 LIMITS = {
-    'lines': 17449, 'longest line': 130, '% lines over 120': .1, 'syntax nodes a line': 14.9,
+    'lines': 17450, 'longest line': 130, '% lines over 120': .1, 'syntax nodes a line': 14.9,
     'function lines, median': 6,
     'function lines, 90 %': 15, 'function lines, most': 30, 'functions over 30': 0, 'public names': 503,
     'modules in circles': 0, '% tests or shown': 33, 'outputs without content': 0, 'notebooks not valid': 0}

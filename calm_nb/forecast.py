@@ -668,7 +668,8 @@ def figure_forecast_quality(curves): # DataFrame, from curve_table -> matplotlib
         if kind == 'coverage': _draw_calibration(ax, curves)
         else: draw_steps(ax, curves, kind)
         panel_letter(ax, letter)
-    fig.legend(*axes[0].get_legend_handles_labels(), loc='outside lower center', ncols=6, handlelength=1.6)
+    lines, names = axes[0].get_legend_handles_labels()
+    fig.legend(lines, names, loc='outside lower center', ncols=6 if max(map(len, names)) < 20 else 4, handlelength=1.6)
     return fig
 
 def panel_letter(ax, letter: str): # matplotlib Axes, 'A'
