@@ -8,6 +8,7 @@ import re, sys
 from pathlib import Path
 import matplotlib.pyplot as plt, pandas as pd
 from .core import *
+from .decode import REFERENCES
 from .forecast import KNOWING, _spread, draw_bars, draw_traces, label_traces
 
 # %% ../nbs/09b_readme.ipynb #e4654d07
@@ -46,7 +47,7 @@ def _row_of(scores, task: str, metric: str): # from by_session -> texts
     ours, mixed, ridges, ceiling = _MODELS[task]
     sign, means = -1 if metric == 'crps' else 1, scores.mean()
     ridge, mixed = next(m for m in ridges if m in means), [m for m in (mixed,) if m in means]
-    others = [m for m in means.index if m not in ridges and not m.startswith(('CalM', 'Ceiling', 'VAR 10', *KNOWING))]
+    others = [m for m in means.index if m not in ridges and not m.startswith(('CalM', 'VAR 10', *KNOWING, *REFERENCES))]
     other = [(sign*means[others]).idxmax()] if others else []
     said = means.map(_short)
     best = said[(sign*means[[ours, *mixed, ridge, *other]]).idxmax()]
