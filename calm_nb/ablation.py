@@ -574,4 +574,6 @@ def figure_scaling(
     axes[2].legend(title='')
     return fig
 
-def _grey(model): return dict(color='#777777', lw=1, ls=':' if model.endswith('-longer') else '--')
+def _grey(model):
+    dashes = ':' if model.endswith('-longer') else '-.' if model == 'Ridge' else '--'
+    return dict(color='#777777', lw=1, ls=dashes)
