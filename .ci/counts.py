@@ -17,7 +17,7 @@ from pathlib import Path
 LIMITS = {
     'lines': 17450, 'longest line': 130, '% lines over 120': .1, 'syntax nodes a line': 14.9,
     'function lines, median': 6,
-    'function lines, 90 %': 15, 'function lines, most': 30, 'functions over 30': 0, 'public names': 503,
+    'function lines, 90 %': 15, 'function lines, most': 30, 'functions over 30': 0, 'public names': 505,
     'modules in circles': 0, '% tests or shown': 33, 'outputs without content': 0, 'notebooks not valid': 0}
 ENFORCED = {'outputs without content', 'notebooks not valid', 'modules in circles', 'functions over 30',
             '% lines over 120'} # can fail

@@ -550,7 +550,7 @@ def figure_scaling(
     "Forecast and decoding by pretraining sessions (0: from scratch) and parameters, by labels; all else grey, dashed."
     use_style()
     ladders = scores.model.str.startswith('CalM') & ~scores.model.str.endswith('-longer')
-    (ours, sizes), (fig, axes) = _by_way(scores[ladders]), plt.subplots(1, 3, figsize=(7.2, 2.6))
+    (ours, sizes), (fig, axes) = _by_way(scores[ladders]), plt.subplots(1, 3, figsize=(8, 2.6))
     few = ours[ours.labels == min(ours.labels.dropna().unique(), key=lambda n: abs(n - labels))]
     _ladder(axes[0], ours[ours.metric == 'corr'], 'sessions', 'width', sizes, 'forecast correlation')
     _ladder(axes[1], few, 'sessions', 'width', sizes, f'R², {few.labels.iloc[0]:g} labelled trials')
@@ -571,7 +571,7 @@ def figure_scaling(
     for model, part in rivals.dropna(subset='labels').groupby('model', sort=False):
         line, places = part.groupby('labels').value.mean(), sorted(least.labels.unique())
         axes[2].plot([places.index(n) for n in line.index], line, **_grey(model), label=model)
-    axes[2].legend(title='')
+    axes[2].legend(title='', loc='upper left', bbox_to_anchor=(1, 1))
     return fig
 
 def _grey(model):
