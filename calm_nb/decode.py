@@ -197,12 +197,14 @@ def evaluate_decoder(decoder, session, split='test') -> DecodeEvaluation:
     "As `evaluate_decoders`, of one."
     return evaluate_decoders([decoder], session, split)[0]
 
+def _known_mean(x): # (n, …), NaN where not known -> (…), NaN where none is
+    return np.nansum(x, 0)/np.where(np.isfinite(x).any(0), np.isfinite(x).sum(0), np.nan)
+
 def _evaluation(decoder, session, trials, guess):
     "What a prediction of some trials is worth."
     truth = decode_targets(session, decoder.variables).of(session.trials[trials])
     by_trial, errors = _trial_scores(truth, guess)
-    def mean(x): return np.nansum(x, 0)/np.where(np.isfinite(x).any(0), np.isfinite(x).sum(0), np.nan)
-    scores = dict(r2_concat=_concat_r2(truth, guess), r2=mean(by_trial), mse=mean(errors))
+    scores = dict(r2_concat=_concat_r2(truth, guess), r2=_known_mean(by_trial), mse=_known_mean(errors))
     about = decoder.name, session.name, tuple(decoder.variables), trials
     left_out = np.isnan(by_trial).sum(0)
     return DecodeEvaluation(*about, by_trial, scores, left_out, _card(decoder, session, _view(decoder)))
@@ -935,8 +937,9 @@ class Clock:
             trials, at = s.of('train'), _shares(self.steps)
             y = decode_targets(s, self.variables).of(s.trials[trials])
             rows, kinds = np.stack([_along(at, _shares(len(x)), x) for x in y]), self.told(s, trials)
-            def mean(x): return np.nansum(x, 0)/np.isfinite(x).sum(0).clip(1) # 0, the mean, where none is known
-            self.means[s.name] = {None: mean(rows)} | {k: mean(rows[[k == other for other in kinds]]) for k in kinds}
+            parts = {None: rows} | {k: rows[[k == other for other in kinds]] for k in dict.fromkeys(kinds)}
+            # 0, the mean of all training frames, where none is known
+            self.means[s.name] = {k: np.nan_to_num(_known_mean(x)) for k, x in parts.items()}
         return self
 
     def predict(self, session, trials=None):
