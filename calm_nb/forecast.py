@@ -45,18 +45,18 @@ def horizon_trials(
     return {int(h): trials[kept & (steps == h)] for h in np.unique(steps[kept])}, trials[~kept]
 
 def past_frames(session, trials, most: int) -> np.ndarray: # Session, (n,) indices -> (n,) frames, at most so many
-    "How far each trial's context may reach back before it: in its stretch, and not into a trial of a later split."
+    "How far each trial's context reaches back before it: in its stretch, and not into a trial of a later split."
     order = 'train', 'val', 'gap', 'test' # a gap between blocks of time may be read where it is tested
     (starts, stops), split = np.asarray(session.trials).T, [*map(order.index, session.split)]
     first = session.segments[_segment_of(session.trials, session.segments), 0]
     later = np.greater(split, np.array(split)[:, None]) & (starts < starts[:, None])
     first = np.maximum(first, np.where(later, stops, 0).max(1))
-    return np.clip(starts - first, 0, most)[trials]
+    return np.minimum(np.maximum(starts - first, 0), most)[trials]
 
 def trial_batches(
     session, groups: dict, # Session; {H: trial indices}, from horizon_trials
     context: int=40, size: int=32, # frames shown; trials a batch, at most
-    past: int=0, # frames before a trial that are shown, too, where it has as many
+    past: int=0, # frames before a trial that are shown, too, where it has as many; below 0: so many fewer are shown
 ): # yields (indices (B,), past (B, C, N), future (B, H, N)), C longer by the frames before
     "Walk through the groups, a batch of equal horizons and pasts at a time, z-scored."
     for steps, trials in groups.items():
@@ -364,7 +364,7 @@ def evaluate(
     context: int=40, horizon: int=None, # frames shown and asked for; None or 0: the rest of the trial
     batch: int=32, # trials a call, at most
     shared: int=None, # score the first so many frames too
-    past: int=0, # frames before a trial that are shown, too, where it has as many
+    past: int=0, # frames before a trial that are shown, too, where it has as many; below 0: so many fewer are shown
 ) -> Evaluation:
     "Score a forecaster on a split; raises ValueError where all trials are too short, or too long for its limit."
     groups, skipped = horizon_trials(session, split, context, horizon)

@@ -200,7 +200,7 @@ def lagged(trial, order): # (T, N) z-scored, p -> (T-p, 1+pN) [1, y(t-1), …, y
 def _var_rows(session, order, past=0):
     "The regression rows of each training trial, one after the other; raises ValueError when every trial is too short."
     trials = session.of('train')
-    starts = session.trials[trials, 0] - past_frames(session, trials, min(order, past))
+    starts = session.trials[trials, 0] - past_frames(session, trials, min(order, max(past, 0)))
     spans = zip(starts.tolist(), session.trials[trials, 1].tolist())
     long = [(a, b) for a, b in spans if b - a > order]
     if not long: raise ValueError(f'session {session.name}: no training trial is longer than {order} frames')
@@ -345,7 +345,7 @@ class RidgeVAR(_Drawing):
         "Choose on the validation trials, then fit on all one-step pairs of the training trials."
         longest = max((b - a for a, b in s.trials[s.of('train')]), default=0)
         most = min(longest - 1, self.context + self.past, _MOST_LAGS//s.n_neurons)
-        orders = [p for p in self.orders + (24, 32, 48, 64)*bool(self.past) if p <= most] or [min(self.orders)]
+        orders = [p for p in self.orders + (24, 32, 48, 64)*(self.past > 0) if p <= most] or [min(self.orders)]
         if orders[0]*s.n_neurons > _MOST_LAGS: return _var_in_span(s, orders[0], self.ridges, self.context)
         grid = {(orders[0], self.ridges[0]): 0.}
         if len(orders)*len(self.ridges) > 1: grid = _var_grid(s, orders, self.ridges, self.context, self.past)
