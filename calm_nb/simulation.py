@@ -55,7 +55,7 @@ def simulation_config(scale: str='auto', variant: str='default', seed: int=0) ->
     return SimulationConfig(**_SIZES[resolve_scale(scale)], tau=_TAU[choose('variant', variant, _TAU)], seed=seed)
 
 # %% ../nbs/02_simulation.ipynb #bea5422a
-_PARTS = ('weights', 'states', 'spikes', 'observation', 'future')
+_PARTS = ('weights', 'states', 'spikes', 'observation', 'future', 'seen')
 
 def _stream(seed, part, *more): return np.random.default_rng([seed, _PARTS.index(part), *more])
 
@@ -131,18 +131,30 @@ _simulate_once = lru_cache(maxsize=2)(simulate)
 
 def _session(config, alpha, seed): return prepare(_simulate_once(config).recording(), alpha, seed)
 
+def _animal(config, alpha, seed, kin):
+    kind = weights(replace(config, seed=seed + 20_000))
+    r = simulate(config, np.sqrt(kin)*kind + np.sqrt(1 - kin)*weights(config)).recording()
+    seen = _stream(config.seed, 'seen').permutation(config.neurons)[:3*config.neurons//4]
+    names = np.char.add('n', seen.astype(str))
+    return prepare(replace(r, traces=r.traces[:, seen], neurons=dict(label=names), meta={}), alpha, seed)
+
 def load(
     scale: str='small', # 'auto' or one of SCALES: 12, 32 or 200 neurons
     seed: int=0, # of the first session and of every split
     alpha: float=1., # weight of the newest frame in the moving average; 1: no smoothing
     sessions: int=1, held_out: int=0, # how many networks; the last so many are held out
     variant: str='default', # or 'hard'
+    kin: float=0., # share of the weights' variance in common; above 0: animals of a kind, that see named neurons
+    trials: int=None, # of a session; None: the scale's
 ) -> Corpus: # sessions simulation-<seed>, simulation-<seed+1>, …
-    "Simulated sessions, drawn on demand; raises ValueError for unknown names and impossible numbers of sessions."
+    "Simulated sessions, drawn on demand; raises ValueError for unknown names and impossible numbers."
     if not 0 <= held_out < sessions:
         raise ValueError(f'{sessions} simulated sessions, {held_out} held out: at least one must be held in')
+    if not 0 <= kin <= 1: raise ValueError(f'kin={kin!r}: expected a share of variance, 0 to 1')
     configs = [simulation_config(scale, variant, seed+k) for k in range(sessions)]
-    makers = {f'simulation-{c.seed}': partial(_session, c, alpha, seed) for c in configs}
+    if trials: configs = [replace(c, trials=trials) for c in configs]
+    make = partial(_animal, kin=kin) if kin else _session
+    makers = {f'simulation-{c.seed}': partial(make, c, alpha, seed) for c in configs}
     return Corpus('simulation', makers, held_out=list(makers)[sessions-held_out:])
 
 # %% ../nbs/02_simulation.ipynb #62795c8a
