@@ -1037,7 +1037,8 @@ def against_drift(
         own.reach = r
         return own
     def mended(m):
-        return max((combined(at(m, r), sessions, context=context) for r in reaches), key=lambda tried: tried.corr)
+        some = reaches[:1] if getattr(m, 'shifts', False) else reaches
+        return max((combined(at(m, r), sessions, context=context) for r in some), key=lambda tried: tried.corr)
     return [m if _steady(m) or not able(m) else mended(m) for m in models]
 
 def _steady(m): return not hasattr(m, 'reach') or isinstance(m, Copy) or getattr(m, 'method', '') == 'paper'

@@ -218,7 +218,7 @@ def _opened(source): return _fracast() if source == 'fracast' else _opener(Path(
 
 # %% ../../nbs/04d_latent_baselines.ipynb #b770b11e
 _MIDDLE = ndtri((np.arange(999) + .5)/999) # normal scores over which a mean is taken
-_ROWS = 128 # series asked about at a time
+_ROWS = 128 if best_device().type == 'cuda' else 16 # series asked about at a time
 
 def _at(levels, z): # (Q,), normal scores (...) -> (..., Q)
     "What each known quantile counts in the quantile at other normal scores."
@@ -236,6 +236,7 @@ class ZeroShot(_Drawing):
     seed: int = 0 # of the futures
     name: str = None # in tables; None: fracast, or the folder's
     scope, needs, card = 'all', 'fracast', dict(method='zero-shot', train_trials=0)
+    shifts = property(lambda self: self.source == 'fracast') # a context at another level: the same forecast, there
     def __post_init__(self): self.name = self.name or Path(self.source).name
 
     @classmethod
