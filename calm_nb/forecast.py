@@ -205,14 +205,18 @@ def _concat_corr(means, targets): # lists of (B, H, N); H may differ -> (N,)
 def _gaps(x): # (S, ...) -> (...), sum of |x_i - x_j| over all pairs
     return np.tensordot(2.*np.arange(1, len(x)+1) - len(x) - 1, np.sort(x, 0).astype(float), 1)
 
+def _dispersion(samples): # (S, ...) -> (...)
+    "Half the mean distance between an even sample and an odd one; 0 for a single sample."
+    even, odd = samples[::2], samples[1::2]
+    if not len(odd): return 0.
+    return (_gaps(samples) - _gaps(even) - _gaps(odd))/(2*len(even)*len(odd))
+
 def crps(
     samples: np.ndarray, # (S, ...) draws of the forecast; even and odd ones are independent of each other
     target: np.ndarray, # (...) truth
 ) -> np.ndarray: # (...) unit of the target
     "Continuous ranked probability score from samples, O(S log S); a single sample gives the absolute error."
-    error, even, odd = np.abs(samples - target).mean(0), samples[::2], samples[1::2]
-    if len(samples) == 1: return error
-    return error - (_gaps(samples) - _gaps(even) - _gaps(odd))/(2*len(even)*len(odd))
+    return np.abs(samples - target).mean(0) - _dispersion(samples)
 
 # %% ../nbs/04c_forecast.ipynb #8298814a
 LEVELS = np.arange(1, 20)/20  # nominal coverage of the central intervals

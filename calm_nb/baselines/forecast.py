@@ -22,8 +22,8 @@ from torch.nn import functional as F
 
 from ..core import *
 from ..dat import Tables, adapt_training, dat_groups, table_key, table_name
-from ..forecast import (MIN_HORIZON, Forecast, Forecaster, Several, check_known, crps, distinct, evaluate,
-                              horizon_trials, memory_of, pad_steps, past_frames, trial_batches, trial_corr, within)
+from ..forecast import (MIN_HORIZON, Forecast, Forecaster, Several, _dispersion, check_known, crps, distinct,
+                              evaluate, horizon_trials, memory_of, pad_steps, past_frames, trial_batches, trial_corr, within)
 from ..nq import check_traces
 from ..training import TrainConfig, fingerprint, fit as run_training, only_training, precision_context
 
@@ -963,6 +963,8 @@ class Combined:
     width: float = 1.   # of the samples' spread
     beside: tuple = ()  # other forecasters, whose weights (H, 3 + len) stand after the forecast's
     shift: float = 1.   # how far the samples move, as a share of what the mean does
+    follow: float = 0.  # power of the context's s.d. that their spread is multiplied by
+    frames: int = 40    # the last of the context, whose level and s.d. are meant
     corr: float = math.nan # within trials, of the windows it was combined by
 
     def __getattr__(self, name):
@@ -979,45 +981,57 @@ class Combined:
         "As the forecaster, combined."
         return self.of([f.forecast(context, horizon, session) for f in (self.inner, *self.beside)], context)
 
+    def spread(self, context): # (B, C, N) -> (B, 1, N)
+        "What the samples' distance from their mean is multiplied by."
+        return self.width*np.maximum(context[:, -self.frames:].std(1, keepdims=True), .1)**self.follow
+
     def of(self, forecasts, context): # of the inner one and those beside it, the context they saw -> Forecast
         f = forecasts[0]
         a = self.weights[np.minimum(np.arange(f.mean.shape[1]), len(self.weights) - 1), None]
-        mean = (_sources(forecasts, context)*a).sum(-1).astype(np.float32)
+        mean = (_sources(forecasts, context[:, -self.frames:])*a).sum(-1).astype(np.float32)
         if f.samples is None: return Forecast(mean)
-        samples = f.mean + self.shift*(mean - f.mean) + self.width*(f.samples - f.mean)
+        samples = f.mean + self.shift*(mean - f.mean) + self.spread(context)*(f.samples - f.mean)
         return Forecast(mean, samples.astype(np.float32))
 
 def combined(
     forecaster, sessions, # fitted; Sessions it can forecast
     beside: tuple=(), # other fitted forecasters of these sessions; the forecaster's name and samples stay
     context: int=None, # frames shown; None: the forecaster's own, or 40
-    widths: tuple=(.5, .7, 1., 1.4, 2., 2.8, 4.), around: int=3, # spreads tried; frames to either side
+    past: int=0, # frames before a window that are read, too; below 0: so many fewer
+    widths: tuple=(.5, .7, 1., 1.4, 2., 2.8, 4.), follows: tuple=(0., .25, .5, .75, 1.), # tried; 0 alone for trials
+    around: int=3, # frames to either side that weigh with one
 ) -> Combined:
     "Weights by the validation windows of all sessions; raises ValueError where none is long enough."
     context = context or getattr(forecaster, 'context', 40)
-    asked = [window for s in sessions for window in _answered((forecaster, *beside), s, context)]
+    asked = [window for s in sessions for window in _answered((forecaster, *beside), s, context, past)]
     if not asked: raise ValueError(f'{forecaster.name}: no validation window to combine by; record longer')
     longest, p = max(y.shape[1] for _, _, y, _ in asked), 3 + len(beside)
     xx, xy = np.zeros((longest, p, p)), np.zeros((longest, p))
     for z, f, y, counts in asked:
-        x = _sources(f, z)*counts[:, None]
+        x = _sources(f, z[:, -context:])*counts[:, None]
         xx[:y.shape[1]] += np.einsum('bhnp,bhnq->hpq', x, x)
         xy[:y.shape[1]] += np.einsum('bhnp,bhn->hp', x, y*counts)
     near = np.abs(np.subtract.outer(np.arange(longest), np.arange(longest))) <= around
     xx, xy = np.tensordot(near, xx, 1), near @ xy
     tiny = 1e-4*np.trace(xx, axis1=1, axis2=2)[:, None, None]*np.eye(p)
     weights = np.linalg.solve(xx + tiny, xy[..., None])[..., 0]
-    made = Combined(forecaster, weights, beside=tuple(beside))
+    made = Combined(forecaster, weights, beside=tuple(beside), frames=context)
     made.corr = float(np.concatenate([trial_corr(made.of(f, z).mean, y) for z, f, y, _ in asked]).mean())
     if asked[0][1][0].samples is None: return made
-    def error(m): return np.mean([(counts*crps(m.of(f, z).samples, y)).mean() for z, f, y, counts in asked])
+    apart = [_dispersion(f[0].samples) for _, f, _, _ in asked] # moving samples leaves it, a spread multiplies it
+    def error(m): # CRPS
+        def of(z, f, y, counts, d): return counts*(np.abs(m.of(f, z).samples - y).mean(0) - m.spread(z)*d)
+        return np.mean([of(*window, d).mean() for window, d in zip(asked, apart)])
     made = min((replace(made, shift=s) for s in (1., .5, 0.)), key=error)
-    return min((replace(made, width=w) for w in widths), key=error)
+    follows = follows if all(s.pseudo_trials for s in sessions) else (0.,)
+    return min((replace(made, width=w, follow=g) for g in follows for w in widths), key=error)
 
-def _answered(forecasters, session, context, most=3.): # -> [(contexts, Forecasts, truth, (N,) what neurons count)]
+def _answered(
+    forecasters, session, context, past=0, most=3.,
+): # -> [(contexts, Forecasts, truth, (N,) what neurons count)]
     "Validation windows; deviations of a neuron count 1, or less where their rms is above so many s.d."
     groups = horizon_trials(session, 'val', context, getattr(forecasters[0], 'limit', None))[0]
-    windows = [(z, y) for _, z, y in trial_batches(session, groups, context)]
+    windows = [(z, y) for _, z, y in trial_batches(session, groups, context, past=past)]
     if not windows: return []
     frames = np.concatenate([y.reshape(-1, y.shape[-1]) for _, y in windows]).astype(float)
     counts = most/np.maximum(most, np.sqrt((frames**2).mean(0)))
@@ -1025,6 +1039,7 @@ def _answered(forecasters, session, context, most=3.): # -> [(contexts, Forecast
 
 def against_drift(
     models, sessions, context: int=None, # fitted; Sessions they can forecast; frames shown, None: its own, or 40
+    past: int=0, # frames before a window that are read, too
     reaches: tuple=(0., 2., 1., .5), # s.d. from the training mean that a context is read at; 0: as it is
 ) -> list: # of forecasters
     "Combined at the best reach, for recordings that are cut into windows; Copy and the paper's method as they are."
@@ -1038,7 +1053,7 @@ def against_drift(
         return own
     def mended(m):
         some = reaches[:1] if getattr(m, 'shifts', False) else reaches
-        return max((combined(at(m, r), sessions, context=context) for r in some), key=lambda tried: tried.corr)
+        return max((combined(at(m, r), sessions, (), context, past) for r in some), key=lambda tried: tried.corr)
     return [m if _steady(m) or not able(m) else mended(m) for m in models]
 
 def _steady(m): return not hasattr(m, 'reach') or isinstance(m, Copy) or getattr(m, 'method', '') == 'paper'
@@ -1047,6 +1062,7 @@ def _steady(m): return not hasattr(m, 'reach') or isinstance(m, Copy) or getattr
 def across_animals(
     kind: Several, parts, # of one fitted a fold; Corpora of `folded` by blocks of time, one a fold
     beside=(), context: int=None, # others, each Several, that it is combined with; frames shown, None: its own, or 40
+    past: int=0, # frames before a window that are read, too
 ) -> list: # of forecasters, one a part
     "As `against_drift`, each animal by the test windows of the others; raises ValueError where there is but one."
     animals = {s.subject for s in parts[0]}
@@ -1055,10 +1071,10 @@ def across_animals(
     def asked(s): return replace(s, split=np.where(s.split == 'test', 'val', 'gap'))
     def made(animal):
         others = [asked(s) for part in parts for s in part if s.subject != animal]
-        steadied = [against_drift([f], others, context)[0] for f in (kind, *beside)]
+        steadied = [against_drift([f], others, context, past)[0] for f in (kind, *beside)]
         if not beside: return steadied[0]
         f, *more = [getattr(f, 'inner', f) for f in steadied]
-        return combined(f, others, more, context)
+        return combined(f, others, more, context, past)
     found = {animal: made(animal) for animal in sorted(animals)}
     def of_fold(fold, f):
         if not isinstance(f, Combined): return f.at(fold)
