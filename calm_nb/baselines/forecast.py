@@ -998,14 +998,38 @@ def combined(
     beside: tuple=(), # other fitted forecasters of these sessions; the forecaster's name and samples stay
     context: int=None, # frames shown; None: the forecaster's own, or 40
     past: int=0, # frames before a window that are read, too; below 0: so many fewer
+    reaches: tuple=None, # tried, the best correlation is kept; None: the forecaster's own
     widths: tuple=(.5, .7, 1., 1.4, 2., 2.8, 4.), follows: tuple=(0., .25, .5, .75, 1.), # tried; 0 alone for trials
     around: int=3, # frames to either side that weigh with one
 ) -> Combined:
     "Weights by the validation windows of all sessions; raises ValueError where none is long enough."
     context = context or getattr(forecaster, 'context', 40)
-    asked = [window for s in sessions for window in _answered((forecaster, *beside), s, context, past)]
-    if not asked: raise ValueError(f'{forecaster.name}: no validation window to combine by; record longer')
-    longest, p = max(y.shape[1] for _, _, y, _ in asked), 3 + len(beside)
+    def at(reach):
+        own = copy.copy(forecaster)
+        own.reach = reach
+        return own
+    def weighed(f):
+        asked = [window for s in sessions for window in _answered((f, *beside), s, context, past)]
+        if not asked: raise ValueError(f'{f.name}: no validation window to combine by; record longer')
+        m = Combined(f, _least_squares(asked, context, around), beside=tuple(beside), frames=context)
+        m.corr = float(np.concatenate([trial_corr(m.of(f, z).mean, y) for z, f, y, _ in asked]).mean())
+        return m, asked
+    tried = [forecaster] if reaches is None else map(at, reaches)
+    made, asked = max(map(weighed, tried), key=lambda one: one[0].corr)
+    if asked[0][1][0].samples is None: return made
+    return _spread_by(asked, made, widths, follows if all(s.pseudo_trials for s in sessions) else (0.,))
+
+def _spread_by(asked, made, widths, follows): # of `_answered`; Combined; tried -> Combined
+    "How far the samples move and how wide they are, by their CRPS."
+    apart = [_dispersion(f[0].samples) for _, f, _, _ in asked] # moving samples leaves it, a spread multiplies it
+    def error(m): # CRPS
+        def of(z, f, y, counts, d): return counts*(np.abs(m.of(f, z).samples - y).mean(0) - m.spread(z)*d)
+        return np.mean([of(*window, d).mean() for window, d in zip(asked, apart)])
+    made = min((replace(made, shift=s) for s in (1., .5, 0.)), key=error)
+    return min((replace(made, width=w, follow=g) for g in follows for w in widths), key=error)
+
+def _least_squares(asked, context, around): # of `_answered`; frames whose level is meant; to either side -> (H, p)
+    longest, p = max(y.shape[1] for _, _, y, _ in asked), 2 + len(asked[0][1])
     xx, xy = np.zeros((longest, p, p)), np.zeros((longest, p))
     for z, f, y, counts in asked:
         x = _sources(f, z[:, -context:])*counts[:, None]
@@ -1014,17 +1038,7 @@ def combined(
     near = np.abs(np.subtract.outer(np.arange(longest), np.arange(longest))) <= around
     xx, xy = np.tensordot(near, xx, 1), near @ xy
     tiny = 1e-4*np.trace(xx, axis1=1, axis2=2)[:, None, None]*np.eye(p)
-    weights = np.linalg.solve(xx + tiny, xy[..., None])[..., 0]
-    made = Combined(forecaster, weights, beside=tuple(beside), frames=context)
-    made.corr = float(np.concatenate([trial_corr(made.of(f, z).mean, y) for z, f, y, _ in asked]).mean())
-    if asked[0][1][0].samples is None: return made
-    apart = [_dispersion(f[0].samples) for _, f, _, _ in asked] # moving samples leaves it, a spread multiplies it
-    def error(m): # CRPS
-        def of(z, f, y, counts, d): return counts*(np.abs(m.of(f, z).samples - y).mean(0) - m.spread(z)*d)
-        return np.mean([of(*window, d).mean() for window, d in zip(asked, apart)])
-    made = min((replace(made, shift=s) for s in (1., .5, 0.)), key=error)
-    follows = follows if all(s.pseudo_trials for s in sessions) else (0.,)
-    return min((replace(made, width=w, follow=g) for g in follows for w in widths), key=error)
+    return np.linalg.solve(xx + tiny, xy[..., None])[..., 0]
 
 def _answered(
     forecasters, session, context, past=0, most=3.,
@@ -1047,13 +1061,8 @@ def against_drift(
         asked = context or getattr(m, 'context', 40), getattr(m, 'limit', None)
         return any(horizon_trials(s, 'val', *asked)[0] for s in sessions)
     if not all(s.pseudo_trials for s in sessions): return list(models)
-    def at(m, r):
-        own = copy.copy(m)
-        own.reach = r
-        return own
     def mended(m):
-        some = reaches[:1] if getattr(m, 'shifts', False) else reaches
-        return max((combined(at(m, r), sessions, (), context, past) for r in some), key=lambda tried: tried.corr)
+        return combined(m, sessions, (), context, past, reaches[:1] if getattr(m, 'shifts', False) else reaches)
     return [m if _steady(m) or not able(m) else mended(m) for m in models]
 
 def _steady(m): return not hasattr(m, 'reach') or isinstance(m, Copy) or getattr(m, 'method', '') == 'paper'
