@@ -23,7 +23,8 @@ from torch.nn import functional as F
 from ..core import *
 from ..dat import Tables, adapt_training, dat_groups, table_key, table_name
 from ..forecast import (MIN_HORIZON, Forecast, Forecaster, Several, _dispersion, check_known, crps, distinct,
-                              evaluate, horizon_trials, memory_of, pad_steps, past_frames, trial_batches, trial_corr, within)
+                              evaluate, horizon_trials, memory_of, pad_steps, past_frames, trial_batches, trial_corr,
+                              within)
 from ..nq import check_traces
 from ..training import TrainConfig, fingerprint, fit as run_training, only_training, precision_context
 
