@@ -214,9 +214,10 @@ def _dispersion(samples): # (S, ...) -> (...)
 def crps(
     samples: np.ndarray, # (S, ...) draws of the forecast; even and odd ones are independent of each other
     target: np.ndarray, # (...) truth
+    dispersion: np.ndarray=None, # (...) half the samples' mean distance from each other, where it is known
 ) -> np.ndarray: # (...) unit of the target
     "Continuous ranked probability score from samples, O(S log S); a single sample gives the absolute error."
-    return np.abs(samples - target).mean(0) - _dispersion(samples)
+    return np.abs(samples - target).mean(0) - (_dispersion(samples) if dispersion is None else dispersion)
 
 # %% ../nbs/04c_forecast.ipynb #8298814a
 LEVELS = np.arange(1, 20)/20  # nominal coverage of the central intervals

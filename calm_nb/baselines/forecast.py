@@ -280,7 +280,8 @@ def _spread_scores(forecaster, session, context=40, spreads=_SPREADS):
     groups = horizon_trials(session, 'val', context)[0]
     for _, known, future in trial_batches(session, groups, context, past=getattr(forecaster, 'past', 0)):
         f = forecaster.forecast(known, future.shape[1], session)
-        total += [crps(f.mean + k*(f.samples - f.mean), future).mean((1, 2)).sum() for k in spreads]
+        apart = _dispersion(f.samples) # grows with the factor
+        total += [crps(f.mean + k*(f.samples - f.mean), future, k*apart).mean((1, 2)).sum() for k in spreads]
         trials += len(known)
     return total/trials
 
@@ -1004,7 +1005,7 @@ def combined(
     around: int=3, # frames to either side that weigh with one
 ) -> Combined:
     "Weights by the validation windows of all sessions; raises ValueError where none is long enough."
-    context = context or getattr(forecaster, 'context', 40)
+    context, sessions = context or getattr(forecaster, 'context', 40), list(sessions)
     def at(reach):
         own = copy.copy(forecaster)
         own.reach = reach
@@ -1012,7 +1013,7 @@ def combined(
     def weighed(f):
         asked = [window for s in sessions for window in _answered((f, *beside), s, context, past)]
         if not asked: raise ValueError(f'{f.name}: no validation window to combine by; record longer')
-        m = Combined(f, _least_squares(asked, context, around), beside=tuple(beside), frames=context)
+        m = Combined(f, _least_squares(asked, around), beside=tuple(beside), frames=context)
         m.corr = float(np.concatenate([trial_corr(m.of(f, z).mean, y) for z, f, y, _ in asked]).mean())
         return m, asked
     tried = [forecaster] if reaches is None else map(at, reaches)
@@ -1023,17 +1024,17 @@ def combined(
 def _spread_by(asked, made, widths, follows): # of `_answered`; Combined; tried -> Combined
     "How far the samples move and how wide they are, by their CRPS."
     apart = [_dispersion(f[0].samples) for _, f, _, _ in asked] # moving samples leaves it, a spread multiplies it
-    def error(m): # CRPS
-        def of(z, f, y, counts, d): return counts*(np.abs(m.of(f, z).samples - y).mean(0) - m.spread(z)*d)
-        return np.mean([of(*window, d).mean() for window, d in zip(asked, apart)])
+    def error(m):
+        return np.mean([(counts*crps(m.of(f, z).samples, y, m.spread(z)*d)).mean()
+                        for (z, f, y, counts), d in zip(asked, apart)])
     made = min((replace(made, shift=s) for s in (1., .5, 0.)), key=error)
     return min((replace(made, width=w, follow=g) for g in follows for w in widths), key=error)
 
-def _least_squares(asked, context, around): # of `_answered`; frames whose level is meant; to either side -> (H, p)
+def _least_squares(asked, around): # of `_answered`; frames to either side -> (H, p)
     longest, p = max(y.shape[1] for _, _, y, _ in asked), 2 + len(asked[0][1])
     xx, xy = np.zeros((longest, p, p)), np.zeros((longest, p))
     for z, f, y, counts in asked:
-        x = _sources(f, z[:, -context:])*counts[:, None]
+        x = _sources(f, z)*counts[:, None]
         xx[:y.shape[1]] += np.einsum('bhnp,bhnq->hpq', x, x)
         xy[:y.shape[1]] += np.einsum('bhnp,bhn->hp', x, y*counts)
     near = np.abs(np.subtract.outer(np.arange(longest), np.arange(longest))) <= around
@@ -1042,15 +1043,16 @@ def _least_squares(asked, context, around): # of `_answered`; frames whose level
     return np.linalg.solve(xx + tiny, xy[..., None])[..., 0]
 
 def _answered(
-    forecasters, session, context, past=0, most=3.,
-): # -> [(contexts, Forecasts, truth, (N,) what neurons count)]
+    forecasters, session, context, past, most=3.,
+): # -> [(contexts, without what is read before them; Forecasts, truth, (N,) what neurons count)]
     "Validation windows; deviations of a neuron count 1, or less where their rms is above so many s.d."
     groups = horizon_trials(session, 'val', context, getattr(forecasters[0], 'limit', None))[0]
     windows = [(z, y) for _, z, y in trial_batches(session, groups, context, past=past)]
     if not windows: return []
     frames = np.concatenate([y.reshape(-1, y.shape[-1]) for _, y in windows]).astype(float)
     counts = most/np.maximum(most, np.sqrt((frames**2).mean(0)))
-    return [(z, [f.forecast(z, y.shape[1], session) for f in forecasters], y, counts) for z, y in windows]
+    return [(z[:, -context:], [f.forecast(z, y.shape[1], session) for f in forecasters], y, counts)
+            for z, y in windows]
 
 def against_drift(
     models, sessions, context: int=None, # fitted; Sessions they can forecast; frames shown, None: its own, or 40
