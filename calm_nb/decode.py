@@ -1054,8 +1054,9 @@ def decoder_color(model: str): # name of a decoder -> colour
 
 def _marks(model): # name of a decoder -> hatch of its bar, style of its line
     "What tells variants apart: causal and shared ones are hatched and dashed, GLM-window dotted, the paper's crossed."
-    if model.endswith(('-causal', '-shared')): return '////', '--'
-    if model.startswith(NAMES['paper']): return 'xxxx', ':'
+    varied = model.endswith(('-causal', '-shared'))
+    if model.startswith(NAMES['paper']): return 'xxxx', (0, (1, 1, 4, 1)) if varied else ':'
+    if varied: return '////', '--'
     return ('....', '-.') if model == 'GLM-window' else (None, '-')
 
 # %% ../nbs/05a_heads.ipynb #7bb66e4b
