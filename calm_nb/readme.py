@@ -43,10 +43,10 @@ def _short(value: float): # -> '.443', '−.300'
 
 # %% ../nbs/09b_readme.ipynb #26e1d7b7
 def _row_of(scores, task: str, metric: str): # from by_session -> texts
-    "Means of ours, of it with linear maps, of ridge, the best other, a ceiling; where the two are ahead of ridge."
+    "Means of ours, of it with linear maps, of the best ridge, the best other, a ceiling; where they lead ridge."
     ours, mixed, ridges, ceiling = _MODELS[task]
     sign, means = -1 if metric == 'crps' else 1, scores.mean()
-    ridge, mixed = next(m for m in ridges if m in means), [m for m in (mixed,) if m in means]
+    ridge, mixed = (sign*means[[m for m in ridges if m in means]]).idxmax(), [m for m in (mixed,) if m in means]
     others = [m for m in means.index if m not in ridges and not m.startswith(('CalM', 'VAR 10', *KNOWING, *REFERENCES))]
     other = [(sign*means[others]).idxmax()] if others else []
     said = means.map(_short)

@@ -1059,7 +1059,7 @@ def against_drift(
     past: int=0, # frames before a window that are read, too
     reaches: tuple=(0., 2., 1., .5), # s.d. from the training mean that a context is read at; 0: as it is
 ) -> list: # of forecasters
-    "Combined at the best reach, for recordings that are cut into windows; Copy and the paper's method as they are."
+    "Combined at the best reach, for recordings that are cut into windows; Copy and the paper's rollout as they are."
     def able(m):
         asked = context or getattr(m, 'context', 40), getattr(m, 'limit', None)
         return any(horizon_trials(s, 'val', *asked)[0] for s in sessions)
@@ -1068,7 +1068,8 @@ def against_drift(
         return combined(m, sessions, (), context, past, reaches[:1] if getattr(m, 'shifts', False) else reaches)
     return [m if _steady(m) or not able(m) else mended(m) for m in models]
 
-def _steady(m): return not hasattr(m, 'reach') or isinstance(m, Copy) or getattr(m, 'method', '') == 'paper'
+def _steady(m): # what is printed in the paper is not changed
+    return not hasattr(m, 'reach') or isinstance(m, Copy) or getattr(m, 'method', '') == 'paper' and not m.samples
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #940ab27e
 def across_animals(
