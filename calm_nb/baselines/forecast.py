@@ -1059,7 +1059,7 @@ def against_drift(
     past: int=0, # frames before a window that are read, too
     reaches: tuple=(0., 2., 1., .5), # s.d. from the training mean that a context is read at; 0: as it is
 ) -> list: # of forecasters
-    "Combined at the best reach, for recordings that are cut into windows; Copy and the paper's rollout as they are."
+    "Combined at the best reach where recordings are cut into windows; Copy and the paper's greedy rollout stay."
     def able(m):
         asked = context or getattr(m, 'context', 40), getattr(m, 'limit', None)
         return any(horizon_trials(s, 'val', *asked)[0] for s in sessions)
