@@ -8,17 +8,18 @@ __all__ = ['TABLES', 'VARIANTS', 'ABLATION', 'FORECAST', 'COLUMNS', 'Variant', '
 # %% ../nbs/07a_variants.ipynb #55031a64
 import json, time
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 import matplotlib.pyplot as plt, numpy as np, pandas as pd, seaborn as sns, torch
 from .core import *
 from .data import Corpus
 from .datasets import load, single_sessions
-from .nq import (METHODS, changed, corpus_key, nq_for, nq_preset, perplexity, reconstruction, tokenize,
+from .nq import (METHODS, changed, corpus_key, is_worm, nq_for, nq_preset, perplexity, reconstruction, tokenize,
                         trace_count)
 from .dat import dat_for, dat_preset, tune
-from .forecast import (CARD, CalM, Forecast, Oracle, evaluate, horizon_trials, metric_of, paired_test,
-                              trial_batches, trial_corr)
-from .baselines.forecast import baseline
+from .forecast import (CARD, CalM, Forecast, Oracle, Several, evaluate, folded, horizon_trials, metric_of,
+                              paired_test, trial_batches, trial_corr)
+from .baselines.forecast import across_animals, baseline
 from .decode import CalMDecoder, Features, evaluate_decoder, head_preset, task_corpus
 
 # %% ../nbs/07a_variants.ipynb #dbab41ac
@@ -34,7 +35,7 @@ class Variant:
     base: bool = False  # the row others are compared with; in a table without one, the row that is the preset
     method: str = None  # whose preset it changes, 'ours' or 'paper'; None: that of the run
     other: tuple = ()   # of _DIFFERENCES, taken from the other method
-    times: float = 1.   # of the length of training
+    times: float = 1    # of the length of training
     tuned: int = None   # every weight, for a quarter as long, on traces of so many futures, on tokens (0), or not
 
     @property
@@ -64,6 +65,7 @@ TABLES = { # name -> what it asks
     'window': 'Frames L of a token',
     'coupling': 'Neuron axis',
     'tuning': 'Every weight tuned, on tokens or on traces',
+    'worms': 'What short recordings might want (validation windows)',
     'method': "Ours, with one choice of the paper's",
     'method-back': "The paper's, with one choice of ours"}
 
@@ -96,6 +98,10 @@ VARIANTS = [
     *_rows('window', **{f'L = {l}': dict(nq=dict(window=l)) for l in (2, 4, 8)}),
     *_rows('coupling', **{c: dict(dat=dict(coupling=c)) for c in ('none', 'softmax', 'signed', 'both')}),
     *_rows('tuning', **{'no': {}, 'on tokens': dict(tuned=0), 'on traces': dict(tuned=4)}),
+    *_rows('worms', **{'preset': {}, 'fixed windows': dict(dat=dict(offsets=False)), 'L = 2': dict(nq=dict(window=2)),
+                       'eight trials a batch': dict(dat=dict(trials=8)), 'none left out': dict(dat=dict(silence=0.)),
+                       'Eqs. 12 and 13': _perturbed(1., 1.), 'half as long': dict(times=.5),
+                       "paper's, sampled": dict(method='paper', other=('estimate',))}),
     *_one_by_one('method', 'ours', "paper's"), *_one_by_one('method-back', 'paper', 'our')]
 
 # %% ../nbs/07a_variants.ipynb #e0db3f0d
@@ -118,15 +124,18 @@ def configs(
     variant: Variant, scale: str, # one of SCALES
     seed: int=0, # of the training
     method: str='ours', data: str='', # of the run; name of a data set that may have settings of its own
-    share: float=None, # of the preset's training; None: the scale's
+    share: float=None, # of the preset's training; None: the scale's; 0: all, with its choice of the best step
 ) -> tuple: # NQConfig, its TrainConfig, DATConfig, its TrainConfig
     "The scale's preset with the variant's fields and the ablation's length; raises TypeError for an unknown field."
-    share = (share or ABLATION[choose('scale', scale, SCALES)].share)*variant.times
+    whole, share = share == 0, (share or ABLATION[choose('scale', scale, SCALES)].share)*variant.times
     method = variant.method or method
     parts, there = (_preset(scale, m, data) for m in (method, METHODS[method == 'ours']))
     for part, names in (each for k in variant.other for each in _DIFFERENCES[k].items()):
         parts[part] = replace(parts[part], **{k: getattr(there[part], k) for k in names or vars(there[part])})
     def shorter(t):
+        if whole:
+            steps, every = (round(variant.times*k) for k in (t.steps, t.eval_every))
+            return replace(t, steps=steps, epochs=variant.times*t.epochs, eval_every=every, seed=seed)
         steps = round(share*t.steps)
         return replace(t, steps=steps, epochs=share*t.epochs, eval_every=steps, seed=seed, log_seconds=0.)
     return (replace(parts['nq'], **variant.nq), shorter(parts['quantizing']),
@@ -152,7 +161,8 @@ def pick(
     def same(v): # nothing of the other method's differs here
         alike = (configs(u, scale, 0, method, dataset) for u in (v, replace(v, other=())))
         return v.other and 'estimate' not in v.other and len(set(map(repr, alike))) == 1
-    known = [v for v in VARIANTS if (dataset == 'simulation' or v.table != 'alpha-network') and not same(v)]
+    there = {'alpha-network': dataset == 'simulation', 'worms': is_worm(dataset)}
+    known = [v for v in VARIANTS if there.get(v.table, True) and not same(v)]
     if variants == 'all': return known
     names = [*dict.fromkeys(v.table for v in known), *[v.label for v in known]]
     wanted = [choose('variant', w.strip(), names) for w in variants.split(',')]
@@ -215,6 +225,10 @@ def _nq_scores(nq, session): # NQ, Session -> recon, codes, perplexity on the te
     counts = np.bincount(tokens, minlength=nq.config.codes)
     return dict(recon=reconstruction(nq, session), codes=int((counts > 0).sum()), perplexity=perplexity(counts))
 
+def _to_choose(corpus, name): # of a session
+    "Its validation trials in the place of the test trials, which are left out."
+    return replace(corpus[name], split=np.where(corpus[name].split == 'val', 'test', 'gap'))
+
 def _corr(forecaster, session, horizon, context=40): # frames -> number
     "Chapter 05's correlation of a forecaster on the test trials."
     return float(evaluate(forecaster, session, context=context, horizon=horizon).scores['corr'])
@@ -243,6 +257,7 @@ class Bench:
     context: int = 40    # frames shown
     folder: Path = None  # of the scores; None: the run folder
     variables: tuple = () # behaviours that the table of α decodes
+    blocks: int = 0      # of time, each left out in turn; then validation windows are scored, with nothing shortened
     trained: list = field(default_factory=list) # variants whose models were asked for in this process
     kept: dict = field(default_factory=dict, repr=False) # models and corpora of this process
 
@@ -258,7 +273,7 @@ class Bench:
     def configs(self, variant):
         "Sizes and training of a variant's models, as `configs` gives them."
         data = self.corpus(**variant.data).name
-        return configs(variant, self.scale, self.seed, self.method, data, self.share)
+        return configs(variant, self.scale, self.seed, self.method, data, 0 if self.blocks else self.share)
 
     def parts(self, variant) -> list: # of Variant
         "One variant for each session that gets models of its own; elsewhere the variant itself."
@@ -296,8 +311,23 @@ class Bench:
         greedy = (variant.method or self.method) == 'paper'
         return 0 if greedy != ('estimate' in variant.other) else ABLATION[self.scale].samples
 
+    def validated(self, variant):
+        "As `scores`, but for the blocks' validation windows, combined by those of other animals (`across_animals`)."
+        calms, parts, out = {}, [], {}
+        for k, part in enumerate(folded(self.corpus(**variant.data), 'blocks', self.blocks, self.context)):
+            nq, dat = replace(self, make=lambda part=part, **data: part, kept={}).models(variant)
+            draws = 32 if self.draws(variant) else 0 # as in chapter 05
+            calms[k] = CalM(nq, dat, {}, draws, self.seed, method=variant.method or self.method).remember(part)
+            parts.append(Corpus(part.name, {n: partial(_to_choose, part, n) for n in part.names}))
+        for f, part in zip(across_animals(Several(calms, said={}), parts, (), self.context), parts):
+            for s in (s for s in part if len(s.of('test'))):
+                found = evaluate(f, s, context=self.context, horizon=0)
+                out.setdefault(s.name, []).append({k: float(found.scores[k]) for k in FORECAST})
+        return {s: dict(card=found.card, scores=pd.DataFrame(rows).mean().to_dict()) for s, rows in out.items()}
+
     def scores(self, variant):
         "session -> its card and scores, of a variant's models."
+        if self.blocks: return self.validated(variant)
         nq, dat = self.models(variant)
         corpus, method, out = self.corpus(**variant.data), variant.method or self.method, {}
         def make(draws):
@@ -320,7 +350,7 @@ class Bench:
         variant, = parts
         name = self.corpus(**variant.data).name
         folder = self.folder or run_folder(name, self.scale, self.seed, 'ablation')
-        extra = [variant.table, self.variables] if 'alpha' in variant.data else []
+        extra = [variant.table, self.variables] if 'alpha' in variant.data else [self.blocks]*bool(self.blocks)
         asked = variant.samples, self.draws(variant), variant.method or self.method, extra
         path = Path(folder)/f'{self.key(variant, *asked)}.json'
         if not path.exists():

@@ -1074,13 +1074,14 @@ def _draw_bars(ax, scores, split, metric='r2_concat'):
         j, label = variables.index(v), model if v == variables[0] else None
         if model in REFERENCES:
             dashes = (0, ((4, 2), (1, 1.5), (5, 1.5, 1, 1.5))[REFERENCES.index(model)])
-            ax.plot([j - .44, j + .44], [y.mean()]*2, color='#222222', lw=1, ls=dashes, label=label)
-            continue
-        x, hatch = j + .84*((models.index(model) + .5)/n - .5), _marks(model)[0]
-        ax.bar(x, y.mean(), .78/n, color=decoder_color(model), alpha=.5 if hatch else .85, hatch=hatch, label=label)
-        points = x + np.linspace(-.2, .2, len(y))*.6/n
-        ax.scatter(points, y, s=7, color='white', edgecolor='#333333', lw=.6, zorder=3)
-        _goes_on(ax, points, y.to_numpy(), low, '#AAAAAA')
+            x = j - .44
+            ax.plot([x, j + .44], [y.mean()]*2, color='#222222', lw=1, ls=dashes, label=label)
+        else:
+            x, hatch = j + .84*((models.index(model) + .5)/n - .5), _marks(model)[0]
+            ax.bar(x, y.mean(), .78/n, color=decoder_color(model), alpha=.5 if hatch else .85, hatch=hatch, label=label)
+            points = x + np.linspace(-.2, .2, len(y))*.6/n
+            ax.scatter(points, y, s=7, color='white', edgecolor='#333333', lw=.6, zorder=3)
+            _goes_on(ax, points, y.to_numpy(), low, '#AAAAAA')
         _goes_on(ax, x, y.mean(), low)
         said = f'{y.mean():.1f}'.replace('-', '−') if y.mean() < low else ''
         how = dict(textcoords='offset points', ha='center', va='top', fontsize=5.5, annotation_clip=False)
@@ -1143,7 +1144,6 @@ def _draw_learning(ax, curve): # DataFrame: session, model, variable, trials, se
     ax.set(xscale='log', xticks=ticks, xticklabels=ticks, xlabel='labelled training trials',
            ylabel='R², mean of variables', ylim=(low, 1))
     ax.minorticks_off()
-    ax.legend(loc='lower left', bbox_to_anchor=(0, 1), ncols=3, handlelength=1.6, borderaxespad=.2)
 
 # %% ../nbs/05a_heads.ipynb #c6bd0fef
 def figure_decode(
@@ -1163,7 +1163,9 @@ def figure_decode(
     rivals = [m for m in ('POYO+', 'TCN', 'GLM', _glu_head(scores).replace('GLU', 'linear')) if m in set(scores.model)]
     _draw_pairs(below[0], scores, rivals[0])
     for ax, example in zip(below[1::2], examples): _draw_decoded(ax, example)
-    if many: _draw_learning(below[2], curve)
+    if many:
+        _draw_learning(below[2], curve)
+        bottom.legend(*below[2].get_legend_handles_labels(), loc='outside lower left', ncols=5, handlelength=1.6)
     if len(examples) < len(below[1::2]): below[3].set_visible(False)
     for ax, letter in zip([*bars, *[b for b in below if b.get_visible()]], 'ABCDEFG'): panel_letter(ax, letter)
     return fig
