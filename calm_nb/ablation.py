@@ -227,7 +227,8 @@ def _nq_scores(nq, session): # NQ, Session -> recon, codes, perplexity on the te
 
 def _to_choose(corpus, name): # of a session
     "Its validation trials in the place of the test trials, which are left out."
-    return replace(corpus[name], split=np.where(corpus[name].split == 'val', 'test', 'gap'))
+    moved = dict(val='test', test='gap')
+    return replace(corpus[name], split=np.array([moved.get(s, s) for s in corpus[name].split]))
 
 def _corr(forecaster, session, horizon, context=40): # frames -> number
     "Chapter 05's correlation of a forecaster on the test trials."
@@ -323,7 +324,8 @@ class Bench:
             for s in (s for s in part if len(s.of('test'))):
                 found = evaluate(f, s, context=self.context, horizon=0)
                 out.setdefault(s.name, []).append({k: float(found.scores[k]) for k in FORECAST})
-        return {s: dict(card=found.card, scores=pd.DataFrame(rows).mean().to_dict()) for s, rows in out.items()}
+        card = {k: v for k, v in found.card.items() if k != 'fold'} # those of a session's folds are averaged
+        return {s: dict(card=card, scores=pd.DataFrame(rows).mean().to_dict()) for s, rows in out.items()}
 
     def scores(self, variant):
         "session -> its card and scores, of a variant's models."
@@ -445,6 +447,7 @@ COLUMNS = { # scores a table shows
     'alpha': (*_RIVALS, 'r2', 'calm_raw_corr', 'poco_raw_corr', 'var_raw_corr'),
     'alpha-network': (*_RIVALS, 'oracle_corr', 'calm_raw_corr', 'poco_raw_corr', 'var_raw_corr', 'oracle_raw_corr'),
     'nq': _QUANTIZED, 'codes': _QUANTIZED, 'window': ('recon', 'corr', 'crps'),
+    'worms': ('corr', 'mse', 'crps'),
     **dict.fromkeys(('method', 'method-back'), ('recon', *FORECAST))}
 
 def ablation_table(
