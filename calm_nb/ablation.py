@@ -101,7 +101,7 @@ VARIANTS = [
     *_rows('worms', **{'preset': {}, 'fixed windows': dict(dat=dict(offsets=False)), 'L = 2': dict(nq=dict(window=2)),
                        'eight trials a batch': dict(dat=dict(trials=8)), 'none left out': dict(dat=dict(silence=0.)),
                        'Eqs. 12 and 13': _perturbed(1., 1.), 'half as long': dict(times=.5),
-                       "paper's, sampled": dict(method='paper', other=('estimate',))}),
+                       'twice as long': dict(times=2), "paper's, sampled": dict(method='paper', other=('estimate',))}),
     *_one_by_one('method', 'ours', "paper's"), *_one_by_one('method-back', 'paper', 'our')]
 
 # %% ../nbs/07a_variants.ipynb #e0db3f0d
