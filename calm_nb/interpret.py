@@ -988,13 +988,13 @@ def _draw_confusion(ax, asked): # of interpret.json's confusions
     sns.heatmap(share, ax=ax, cmap='cividis', vmin=0, vmax=1, square=True, cbar=False, annot=len(names) <= 8, fmt='.2f',
                 annot_kws=dict(fontsize=7), xticklabels=names, yticklabels=names, rasterized=True)
     ax.tick_params(length=0)
-    ax.tick_params('x', rotation=45 if max(map(len, names)) > 4 else 0)
+    if max(map(len, names)) > 4: plt.setp(ax.get_xticklabels(), rotation=45, ha='right', rotation_mode='anchor')
     ax.tick_params('y', rotation=0)
     ax.set(xlabel='predicted', ylabel='true')
     words = asked | dict(label=dict(mouse='animal').get(asked['label'], asked['label']))
     title = ('{label} from {embedding} embeddings, {folding} folds\nn = {n}; accuracy {accuracy:.2f} '
              '(chance {chance:.2f}), balanced {balanced:.2f} ({chance_balanced:.2f})')
-    ax.set_title(title.format(**words), loc='left', fontsize=7)
+    ax.set_title(title.format(**words), loc='left', fontsize=7).set_in_layout(False) # as wide as the panel, or a little
 
 def figure_probes(results: dict): # from read_results -> matplotlib Figure
     "Confusion matrices of the first four probes, rows the truth in shares, with accuracy and chance."
