@@ -127,17 +127,16 @@ def configs(
     share: float=None, # of the preset's training; None: the scale's; 0: all, with its choice of the best step
 ) -> tuple: # NQConfig, its TrainConfig, DATConfig, its TrainConfig
     "The scale's preset with the variant's fields and the ablation's length; raises TypeError for an unknown field."
-    whole, share = share == 0, (share or ABLATION[choose('scale', scale, SCALES)].share)*variant.times
+    usual, whole = ABLATION[choose('scale', scale, SCALES)].share, share == 0
+    share = variant.times*(1 if whole else share or usual)
     method = variant.method or method
     parts, there = (_preset(scale, m, data) for m in (method, METHODS[method == 'ours']))
     for part, names in (each for k in variant.other for each in _DIFFERENCES[k].items()):
         parts[part] = replace(parts[part], **{k: getattr(there[part], k) for k in names or vars(there[part])})
     def shorter(t):
-        if whole:
-            steps, every = (round(variant.times*k) for k in (t.steps, t.eval_every))
-            return replace(t, steps=steps, epochs=variant.times*t.epochs, eval_every=every, seed=seed)
         steps = round(share*t.steps)
-        return replace(t, steps=steps, epochs=share*t.epochs, eval_every=steps, seed=seed, log_seconds=0.)
+        rest = dict(eval_every=round(share*t.eval_every)) if whole else dict(eval_every=steps, log_seconds=0.)
+        return replace(t, steps=steps, epochs=share*t.epochs, seed=seed, **rest)
     return (replace(parts['nq'], **variant.nq), shorter(parts['quantizing']),
             replace(parts['dat'], **variant.dat), shorter(parts['training']))
 
