@@ -308,7 +308,8 @@ COLORS = {
     # forecasting
     'VAR': '#1F4EA3', 'Linear': '#E8C000', 'Copy': '#CFCFCF', 'POCO': '#00A36C', 'TCN': '#4FC3F7',
     'PatchTST': '#D55E00', 'iTransformer': '#B07CC6', 'CalM-greedy': '#D98CA3', 'Mean': '#8C6D46',
-    'RRR-VAR': '#7FA3E0', 'VAR 10×': '#0B2A66', 'LDS': '#8A9A1F', 'fracast': '#E7298A', 'Observer': '#8A8A8A',
+    'RRR-VAR': '#7FA3E0', 'VAR 10×': '#0B2A66', 'LDS': '#8A9A1F', 'fracast': '#E7298A',
+    'fracast+CalM+linear': '#F07FB8', 'fracast+VAR+Linear': '#F8C1DC', 'Observer': '#8A8A8A',
     'CalM+linear': '#5A2A82', 'VAR+Linear': '#4B6FA8', 'CalM-tuned': '#E8743B', 'CalM-tuned+linear': '#A0449B',
     'CalM-names': '#0F7C7C', 'CalM-names-adapted': '#66C2BF', 'CalM-names-shuffled': '#B8B08D',
     'CalM-names+linear': '#004D4D', 'CalM-names-shuffled+linear': '#857C55',

@@ -45,6 +45,7 @@ class DATConfig:
     rank: int = 64             # of each head's signed coupling
     silence: float = 0.        # probability that a neuron is left out of it, for a trial of training
     identity_sd: float = .3    # initial sd of the neuron embeddings
+    new_sd: float = None       # of those of sessions that a trained model is adapted to; None: the same
     session: bool = True       # add the session's embedding, where there are several sessions
     names: float = 0.          # neurons of one name share an embedding across sessions; probability that a step of
                                # training knows nothing else of them; 0: neurons of a session are its own
@@ -257,10 +258,10 @@ class DAT(nn.Module):
     called = property(lambda self: {table_name(k): [[*self.names, ''][i] for i in t.names]
                                     for k, t in self.tables.items() if t.names is not None}, doc='Names by session.')
 
-    def add_session(self, name: str, neurons: int, called: list=None): # of its neurons, where names share embeddings
-        "Add tables: rows from N(0, identity_sd²), 0 beside a known name, the session near the mean of the others."
+    def add_session(self, name: str, neurons: int, called: list=None, sd: float=None): # its neurons' names; of rows
+        "Add tables: rows from N(0, sd²), or identity_sd; 0 beside a known name; the session near the others' mean."
         if table_key(name) in self.tables: raise ValueError(f'session {name!r} already has tables')
-        new = Tables(neurons, self.config.dim, self.config.identity_sd)
+        new = Tables(neurons, self.config.dim, self.config.identity_sd if sd is None else sd)
         if self.tables: new.session.data += self._mean_session().cpu()
         if self.config.names: self.name_rows(new, name, called or ['']*neurons)
         self.tables[table_key(name)] = new.to(self.device)
@@ -732,7 +733,7 @@ def adapt(
 ) -> DAT: # the same model, with new tables
     "Add and train tables for new sessions; every other weight keeps its bits."
     _check_quantizer(dat, nq)
-    for s in sessions: dat.add_session(s.name, s.n_neurons, names_of(s))
+    for s in sessions: dat.add_session(s.name, s.n_neurons, names_of(s), dat.config.new_sd)
     with only_training(dat, *(f'tables.{table_key(s.name)}.' for s in sessions)):
         _fit_dat(dat, nq, sessions, training or TrainConfig(steps=200, lr=5e-3), folder, 'adapt', context)
     return dat.eval()

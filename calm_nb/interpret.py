@@ -211,7 +211,7 @@ def relearn(
 ): # DAT: the same backbone, tables of these sessions alone, learned from small random numbers
     "Learn the tables of sessions anew for reading; the given model keeps every bit, and the copy's backbone too."
     dat = copy.deepcopy(calm.dat)
-    dat.tables, wanted, dat.config = nn.ModuleDict(), dat.config, replace(dat.config, identity_sd=_READING_SD)
+    dat.tables, wanted, dat.config = nn.ModuleDict(), dat.config, replace(dat.config, new_sd=_READING_SD)
     if training: torch.manual_seed(training.seed)
     adapt(dat, calm.nq, sessions, training, folder, **options)
     dat.config = wanted

@@ -47,7 +47,8 @@ def _row_of(scores, task: str, metric: str): # from by_session -> texts
     ours, mixed, ridges, ceiling = _MODELS[task]
     sign, means = -1 if metric == 'crps' else 1, scores.mean()
     ridge, mixed = (sign*means[[m for m in ridges if m in means]]).idxmax(), [m for m in (mixed,) if m in means]
-    others = [m for m in means.index if m not in ridges and not m.startswith(('CalM', 'VAR 10', *KNOWING, *REFERENCES))]
+    others = [m for m in means.index if m not in ridges and 'CalM' not in m
+              and not m.startswith(('VAR 10', *KNOWING, *REFERENCES))]
     other = [(sign*means[others]).idxmax()] if others else []
     said = means.map(_short)
     best = said[(sign*means[[ours, *mixed, ridge, *other]]).idxmax()]

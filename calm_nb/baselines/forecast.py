@@ -184,8 +184,9 @@ class UnivariateLinear(Baseline):
         "Apply the map; steps beyond the longest training trial repeat its last row."
         if self.map is None: raise ValueError(f'{self.name} was not fitted: call fit(sessions) first')
         if self.past: context = _filled(context, self.past + self.context)
-        elif context.shape[1] != self.context:
+        elif context.shape[1] < self.context:
             raise ValueError(f'{self.name} was fitted on {self.context} frames of context, got {context.shape[1]}')
+        else: context = context[:, -self.context:]
         w = self.map[np.minimum(np.arange(horizon), len(self.map)-1), :, 0]
         return Forecast(w[:, 0, None] + np.einsum('hc,bcn->bhn', w[:, 1:], context))
 
@@ -974,8 +975,10 @@ class Combined:
         return getattr(self.inner, name)
 
     @property
-    def card(self): # the forecaster's; its estimator says that it is combined
-        said, n = dict(getattr(self.inner, 'card', {})), getattr(self.inner, 'samples', 0)
+    def card(self): # of the one that learned most; its estimator says that it is combined
+        cards = [getattr(f, 'card', {}) for f in (self.inner, *self.beside)]
+        said = dict(max(cards, key=lambda c: (c.get('presentations', 0), c.get('train_trials', 1))))
+        n = getattr(self.inner, 'samples', 0)
         said['estimator'] = f"{said.get('estimator') or (f'mean of {n}' if n else 'point')}, combined"
         return said
 
