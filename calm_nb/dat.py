@@ -666,6 +666,7 @@ def dat_preset(
     if scale == 'small' and is_worm(data): # a few hundred frames a session
         config = replace(config, dropout=.3, silence=.5, trials=2)
         training = replace(training, steps=200, eval_every=40)
+    if scale == 'small' and data.startswith('hippocampus'): config = replace(config, new_sd=.02)
     return config, training
 
 # %% ../nbs/04_dat.ipynb #7d9a0e24

@@ -29,10 +29,11 @@ from ..nq import check_traces
 from ..training import TrainConfig, fingerprint, fit as run_training, only_training, precision_context
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #b93a1f6c
-def _within_reach(forecast):
+def _within_reach(forecast): # by the level of the frames that the model was fitted to read
     @wraps(forecast)
     def moved(self, context, horizon, session):
-        near, beyond = within(context, self.reach)
+        frames = getattr(self, 'context', 0) + getattr(self, 'past', 0)
+        near, beyond = within(context[:, -frames:], self.reach)
         return forecast(self, near, horizon, session).raised(beyond)
     return moved
 
@@ -186,7 +187,6 @@ class UnivariateLinear(Baseline):
         if self.past: context = _filled(context, self.past + self.context)
         elif context.shape[1] < self.context:
             raise ValueError(f'{self.name} was fitted on {self.context} frames of context, got {context.shape[1]}')
-        else: context = context[:, -self.context:]
         w = self.map[np.minimum(np.arange(horizon), len(self.map)-1), :, 0]
         return Forecast(w[:, 0, None] + np.einsum('hc,bcn->bhn', w[:, 1:], context))
 
@@ -635,7 +635,7 @@ class Network(TrainedBaseline):
         return Forecast(self.predict_all(model, past, horizon, session.name).cpu().numpy())
 
     def question(self, context, horizon, session):
-        "The last frames of the context as a tensor; raises ValueError for a question this model cannot answer."
+        "The context as a tensor; raises ValueError for a question this model cannot answer."
         if horizon < 1: raise ValueError(f'horizon={horizon}: expected 1 frame or more')
         if self.limit and horizon > self.limit:
             raise ValueError(f'{self.name} was trained for a fixed horizon of {self.limit} frames and cannot forecast '
@@ -647,7 +647,7 @@ class Network(TrainedBaseline):
         if z.shape[1] < self.context:
             raise ValueError(f'{z.shape[1]} frames of context are fewer than the {self.context} that {self.name} was '
                              f'trained on: show it {self.context}')
-        return z[:, -self.context:]
+        return z
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #59d562a0
 class CausalConv(nn.Conv1d):
