@@ -66,6 +66,7 @@ TABLES = { # name -> what it asks
     'coupling': 'Neuron axis',
     'tuning': 'Every weight tuned, on tokens or on traces',
     'worms': 'What short recordings might want (validation windows)',
+    'mice': 'How new neurons of mice might start (validation laps)',
     'method': "Ours, with one choice of the paper's",
     'method-back': "The paper's, with one choice of ours"}
 
@@ -102,6 +103,10 @@ VARIANTS = [
                        'eight trials a batch': dict(dat=dict(trials=8)), 'none left out': dict(dat=dict(silence=0.)),
                        'Eqs. 12 and 13': _perturbed(1., 1.), 'half as long': dict(times=.5),
                        'twice as long': dict(times=2), "paper's, sampled": dict(method='paper', other=('estimate',))}),
+    *_rows('mice', **{'preset': {}, 's.d. of .1': dict(dat=dict(new_sd=.1)),
+                      'as in pretraining': dict(dat=dict(new_sd=None)),
+                      'pretraining, too': dict(dat=dict(identity_sd=.02)),
+                      "paper's, sampled": dict(method='paper', other=('estimate',))}),
     *_one_by_one('method', 'ours', "paper's"), *_one_by_one('method-back', 'paper', 'our')]
 
 # %% ../nbs/07a_variants.ipynb #e0db3f0d
@@ -160,7 +165,7 @@ def pick(
     def same(v): # nothing of the other method's differs here
         alike = (configs(u, scale, 0, method, dataset) for u in (v, replace(v, other=())))
         return v.other and 'estimate' not in v.other and len(set(map(repr, alike))) == 1
-    there = {'alpha-network': dataset == 'simulation', 'worms': is_worm(dataset)}
+    there = {'alpha-network': dataset == 'simulation', 'worms': is_worm(dataset), 'mice': dataset == 'hippocampus'}
     known = [v for v in VARIANTS if there.get(v.table, True) and not same(v)]
     if variants == 'all': return known
     names = [*dict.fromkeys(v.table for v in known), *[v.label for v in known]]
@@ -257,7 +262,8 @@ class Bench:
     context: int = 40    # frames shown
     folder: Path = None  # of the scores; None: the run folder
     variables: tuple = () # behaviours that the table of α decodes
-    blocks: int = 0      # of time, each left out in turn; then validation windows are scored, with nothing shortened
+    blocks: int = 0      # of time, each left out in turn; 1: sessions that are held out; then validation windows are
+                         # scored, with nothing shortened
     trained: list = field(default_factory=list) # variants whose models were asked for in this process
     kept: dict = field(default_factory=dict, repr=False) # models and corpora of this process
 
@@ -312,14 +318,18 @@ class Bench:
         return 0 if greedy != ('estimate' in variant.other) else ABLATION[self.scale].samples
 
     def validated(self, variant):
-        "As `scores`, but for the blocks' validation windows, combined by those of other animals (`across_animals`)."
-        calms, parts, out = {}, [], {}
-        for k, part in enumerate(folded(self.corpus(**variant.data), 'blocks', self.blocks, self.context)):
+        "As `scores`, but for validation windows, those of blocks combined by other animals' (`across_animals`)."
+        calms, parts, out, corpus = {}, [], {}, self.corpus(**variant.data)
+        folds = folded(corpus, 'blocks', self.blocks, self.context) if self.blocks > 1 else [corpus]
+        for k, part in enumerate(folds):
             nq, dat = replace(self, make=lambda part=part, **data: part, kept={}).models(variant)
             draws = 32 if self.draws(variant) else 0 # as in chapter 05
             calms[k] = CalM(nq, dat, {}, draws, self.seed, method=variant.method or self.method).remember(part)
-            parts.append(Corpus(part.name, {n: partial(_to_choose, part, n) for n in part.names}))
-        for f, part in zip(across_animals(Several(calms, said={}), parts, (), self.context), parts):
+            asked = part.held_out or part.names
+            parts.append(Corpus(part.name, {n: partial(_to_choose, part, n) for n in asked}))
+        several = Several(calms, said={})
+        models = across_animals(several, parts, (), self.context) if self.blocks > 1 else [calms[0]]
+        for f, part in zip(models, parts):
             for s in (s for s in part if len(s.of('test'))):
                 found = evaluate(f, s, context=self.context, horizon=0)
                 out.setdefault(s.name, []).append({k: float(found.scores[k]) for k in FORECAST})

@@ -830,7 +830,8 @@ def dat_for(
     "The transformer of a corpus, pretrained on held-in, adapted to held-out sessions: found in the run folder or made."
     preset = dat_preset(scale, method, corpus.name)
     config, training = config or preset[0], replace(training or preset[1], seed=seed)
-    about = dict(config=changed(config), training=changed(training), context=context, nq=nq.key,
+    learned = config if corpus.held_out else replace(config, new_sd=None) # which is of new sessions' tables alone
+    about = dict(config=changed(learned), training=changed(training), context=context, nq=nq.key,
                  corpus=corpus_key(corpus), held_out=corpus_key(corpus, corpus.held_out))
     if config.names: about['names'] = {s.name: names_of(s) for s in corpus}
     def make(folder):
@@ -840,7 +841,9 @@ def dat_for(
         dat = dat_for(inside, nq, scale, seed, config, training, method, context)
         torch.manual_seed(seed) # the new tables start alike, whether it was trained or found
         return adapt(dat, nq, new, adapt_training(training), folder and folder/'adapt', context)
-    return found_or_made(corpus.name, scale, seed, f'dat-{config_key(about, _VERSION)}', load_dat, make, save_dat)
+    dat = found_or_made(corpus.name, scale, seed, f'dat-{config_key(about, _VERSION)}', load_dat, make, save_dat)
+    dat.config = replace(dat.config, new_sd=config.new_sd)
+    return dat
 
 def adapt_training(training: TrainConfig) -> TrainConfig: # of the pretraining
     "How new tables are trained: half the steps, five times the learning rate."
