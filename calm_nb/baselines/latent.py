@@ -220,6 +220,11 @@ def _opened(source): return _fracast() if source == 'fracast' else _opener(Path(
 _MIDDLE = ndtri((np.arange(999) + .5)/999) # normal scores over which a mean is taken
 _ROWS = 128 if best_device().type == 'cuda' else 16 # series asked about at a time
 
+@lru_cache(maxsize=1024) # those that it is combined with ask the same again
+def _asked(source, rows, frames, horizon): # rows: bytes of float32 (n, frames) -> (n, horizon, Q)
+    rows, ask = np.frombuffer(rows, np.float32).reshape(-1, frames).copy(), _opened(source)[1]
+    return np.concatenate([ask(rows[a:a+_ROWS], horizon) for a in range(0, len(rows), _ROWS)])
+
 def _at(levels, z): # (Q,), normal scores (...) -> (..., Q)
     "What each known quantile counts in the quantile at other normal scores."
     known = ndtri(levels)
@@ -252,10 +257,9 @@ class ZeroShot(_Drawing):
 
     def forecast(self, context, horizon, session):
         "Mean and `samples` futures, each neuron from its own past; the same context always gets the same draws."
-        levels, ask = _opened(self.source)
+        levels = _opened(self.source)[0]
         (trials, frames, neurons), shape = context.shape, (horizon, len(levels))
-        rows = np.ascontiguousarray(context.swapaxes(1, 2), np.float32).reshape(-1, frames)
-        found = np.concatenate([ask(rows[a:a+_ROWS], horizon) for a in range(0, len(rows), _ROWS)])
+        found = _asked(self.source, np.ascontiguousarray(context.swapaxes(1, 2), np.float32).tobytes(), frames, horizon)
         if found.shape[1:] != shape: raise ValueError(f'{self.name} gave {found.shape[1:]} numbers a series: expected '
                                                       f'{shape}, frames and quantiles')
         found = np.sort(found.reshape(trials, neurons, *shape).swapaxes(1, 2), -1)
