@@ -105,7 +105,6 @@ VARIANTS = [
                        'twice as long': dict(times=2), "paper's, sampled": dict(method='paper', other=('estimate',))}),
     *_rows('mice', **{'preset': {}, 's.d. of .1': dict(dat=dict(new_sd=.1)),
                       'as in pretraining': dict(dat=dict(new_sd=None)),
-                      'and in pretraining': dict(dat=dict(identity_sd=.02)),
                       "paper's mean": dict(method='paper', other=('estimate',))}),
     *_one_by_one('method', 'ours', "paper's"), *_one_by_one('method-back', 'paper', 'our')]
 
