@@ -102,7 +102,7 @@ VARIANTS = [
     *_rows('worms', **{'preset': {}, 'fixed windows': dict(dat=dict(offsets=False)), 'L = 2': dict(nq=dict(window=2)),
                        'eight trials a batch': dict(dat=dict(trials=8)), 'none left out': dict(dat=dict(silence=0.)),
                        'Eqs. 12 and 13': _perturbed(1., 1.), 'half as long': dict(times=.5),
-                       'twice as long': dict(times=2), "paper's, sampled": dict(method='paper', other=('estimate',))}),
+                       'twice as long': dict(times=2), "paper's mean": dict(method='paper', other=('estimate',))}),
     *_rows('mice', **{'preset': {}, 's.d. of .1': dict(dat=dict(new_sd=.1)),
                       'as in pretraining': dict(dat=dict(new_sd=None)),
                       "paper's mean": dict(method='paper', other=('estimate',))}),
@@ -326,8 +326,8 @@ class Bench:
             calms[k] = CalM(nq, dat, {}, draws, self.seed, method=variant.method or self.method).remember(part)
             asked = part.held_out or part.names
             parts.append(Corpus(part.name, {n: partial(_to_choose, part, n) for n in asked}))
-        several = Several(calms, said={})
-        models = across_animals(several, parts, (), self.context) if self.blocks > 1 else [calms[0]]
+        models = [calms[0]]
+        if self.blocks > 1: models = across_animals(Several(calms, said={}), parts, (), self.context)
         for f, part in zip(models, parts):
             for s in (s for s in part if len(s.of('test'))):
                 found = evaluate(f, s, context=self.context, horizon=0)

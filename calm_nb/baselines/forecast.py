@@ -32,7 +32,7 @@ from ..training import TrainConfig, fingerprint, fit as run_training, only_train
 def _within_reach(forecast): # by the level of the frames that the model was fitted to read
     @wraps(forecast)
     def moved(self, context, horizon, session):
-        frames = getattr(self, 'context', 0) + getattr(self, 'past', 0)
+        frames = getattr(self, 'context', 0) + getattr(self, 'past', 0) # 0: all
         near, beyond = within(context[:, -frames:], self.reach)
         return forecast(self, near, horizon, session).raised(beyond)
     return moved
