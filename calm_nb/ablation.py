@@ -66,7 +66,7 @@ TABLES = { # name -> what it asks
     'coupling': 'Neuron axis',
     'tuning': 'Every weight tuned, on tokens or on traces',
     'worms': 'What short recordings might want (validation windows)',
-    'mice': 'How new neurons of mice might start (validation laps)',
+    'mice': 'How new neurons of mice might start, and how many futures (validation laps)',
     'method': "Ours, with one choice of the paper's",
     'method-back': "The paper's, with one choice of ours"}
 
@@ -106,6 +106,7 @@ VARIANTS = [
     *_rows('mice', **{'preset': {}, 's.d. of .1': dict(dat=dict(new_sd=.1)),
                       'as in pretraining': dict(dat=dict(new_sd=None)),
                       "paper's mean": dict(method='paper', other=('estimate',))}),
+    *[v for t in ('worms', 'mice') for v in _rows(t, **{f'{s} futures': dict(samples=s) for s in (16, 64, 128)})],
     *_one_by_one('method', 'ours', "paper's"), *_one_by_one('method-back', 'paper', 'our')]
 
 # %% ../nbs/07a_variants.ipynb #e0db3f0d
@@ -322,7 +323,7 @@ class Bench:
         folds = folded(corpus, 'blocks', self.blocks, self.context) if self.blocks > 1 else [corpus]
         for k, part in enumerate(folds):
             nq, dat = replace(self, make=lambda part=part, **data: part, kept={}).models(variant)
-            draws = 32 if self.draws(variant) else 0 # as in chapter 05
+            draws = self.draws(variant) if variant.samples or not self.draws(variant) else 32 # of chapter 05
             calms[k] = CalM(nq, dat, {}, draws, self.seed, method=variant.method or self.method).remember(part)
             asked = part.held_out or part.names
             parts.append(Corpus(part.name, {n: partial(_to_choose, part, n) for n in asked}))
