@@ -315,7 +315,8 @@ class Bench:
     def draws(self, variant): # futures of a forecast; 0: the greedy one
         if variant.samples is not None: return variant.samples
         greedy = (variant.method or self.method) == 'paper'
-        return 0 if greedy != ('estimate' in variant.other) else ABLATION[self.scale].samples
+        if greedy != ('estimate' in variant.other): return 0
+        return 32 if self.blocks else ABLATION[self.scale].samples # as in chapter 05
 
     def validated(self, variant):
         "As `scores`, but for validation windows, those of blocks combined by other animals' (`across_animals`)."
@@ -323,8 +324,8 @@ class Bench:
         folds = folded(corpus, 'blocks', self.blocks, self.context) if self.blocks > 1 else [corpus]
         for k, part in enumerate(folds):
             nq, dat = replace(self, make=lambda part=part, **data: part, kept={}).models(variant)
-            draws = self.draws(variant) if variant.samples or not self.draws(variant) else 32 # of chapter 05
-            calms[k] = CalM(nq, dat, {}, draws, self.seed, method=variant.method or self.method).remember(part)
+            how = dict(samples=self.draws(variant), seed=self.seed, method=variant.method or self.method)
+            calms[k] = CalM(nq, dat, **how).remember(part)
             asked = part.held_out or part.names
             parts.append(Corpus(part.name, {n: partial(_to_choose, part, n) for n in asked}))
         models = [calms[0]]
