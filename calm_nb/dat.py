@@ -423,7 +423,7 @@ def rollout(
 
 @torch.no_grad()
 def _rolled(dat, z, steps, session, samples, temperature, seed, stratify, memory, windows=None, known=None):
-    "Tokens, and with mean windows (K, L) of the codes expected minus drawn ones (B, N, steps, L), mean over samples."
+    "Tokens, and with mean windows (K, L) of the codes those expected given the tokens before, (S, B, N, steps, L)."
     dat.eval()
     z, copies, (B, N, _) = z.to(dat.device), max(samples, 1), z.shape
     u = _uniforms(steps, copies, (B, N), seed, stratify, dat.device) if samples else None
@@ -432,8 +432,8 @@ def _rolled(dat, z, steps, session, samples, temperature, seed, stratify, memory
     def part(i): return z[i:i+b], steps, session, None if u is None else u[:, :, i:i+b]
     size = copies, max(1, some//b), temperature, windows, known
     with precision_context(dat.precision, dat.device):
-        tokens, missed = zip(*(_continue(dat, *part(i), *size) for i in range(0, B, b)))
-    return torch.cat(tokens, 1), None if windows is None else torch.cat(missed)
+        tokens, expected = zip(*(_continue(dat, *part(i), *size) for i in range(0, B, b)))
+    return torch.cat(tokens, 1), None if windows is None else torch.cat(expected, 1)
 
 def _rows_that_fit(dat, context, steps, memory=None):
     "Neurons × contexts × samples: their caches and the widest moment of a pass; at most what attention takes on a GPU."
@@ -462,25 +462,20 @@ def _read(dat, z, session):
 def _continue(dat, z, steps, session, u, copies, at_once, temperature, windows=None, known=None):
     "Read contexts (b, N, T) once, unless they are `known`, and continue each in all copies, `at_once` together."
     read, first, prepared = known or _read(dat, z, session)
-    out, missed = [], 0.
+    tokens, expected = [], []
     if first.device.type != 'meta' and not first.isfinite().all():
         raise FloatingPointError('scores of the next token are NaN or infinite: so are some of its weights; load the '
                                  'transformer again, or train it anew')
     for i in range(0, copies, at_once):
         n = min(at_once, copies - i)
-        caches, last, new, beside = [c.repeat(n, z.shape[-1] + steps) for c in read], first.repeat(n, 1, 1), [], []
+        caches, last, new, ahead = [c.repeat(n, z.shape[-1] + steps) for c in read], first.repeat(n, 1, 1), [], []
         for t in range(steps):
             new.append(_draw(last, 0) if u is None else _draw(last, temperature, u[t, i:i+n].flatten(0, 1)))
-            if windows is not None: beside.append(_missed(last, temperature, windows, new[-1], n))
+            if windows is not None: ahead.append(((last.float()/temperature).softmax(-1) @ windows).float())
             if len(new) < steps: last = _scores(dat, new[-1][..., None], session, caches, prepared)
-        out.append(torch.stack(new, -1).to(torch.uint8).unflatten(0, (n, -1)))
-        if beside: missed = missed + torch.stack(beside, 2)/copies
-    return torch.cat(out), missed
-
-def _missed(logits, temperature, windows, drawn, copies):
-    "Expected minus drawn window, sum over copies: (b, N, L)."
-    expected = (logits.float()/temperature).softmax(-1) @ windows
-    return (expected - windows[drawn]).unflatten(0, (copies, -1)).sum(0)
+        tokens.append(torch.stack(new, -1).to(torch.uint8).unflatten(0, (n, -1)))
+        if ahead: expected.append(torch.stack(ahead, 2).unflatten(0, (n, -1)))
+    return torch.cat(tokens), torch.cat(expected) if expected else None
 
 # %% ../nbs/04_dat.ipynb #2747ff9f
 class _SessionTokens:
@@ -595,14 +590,27 @@ def _forecast_tokens(dat, nq, z, horizon, session, samples, temperature, seed, s
     "Mean (B, H, N) and samples (max(S, 1), B, H, N) of what follows tokens (B, N, T); `known`: from _read, for B = 1."
     windows, steps = nq.atlas.to(dat.device) if samples else None, _steps(horizon, nq.config.window)
     how = samples, temperature, seed, stratify, memory, windows, known
-    new, missed = _rolled(dat, z.long(), steps, session, *how)
+    new, expected = _rolled(dat, z.long(), steps, session, *how)
     both = torch.cat([z.to(new.device).expand(len(new), *z.shape), new], -1)
     traces = detokenize(nq, both.flatten(0, 1), memory=memory)[:, z.shape[-1]*nq.config.window:][:, :horizon]
     futures = traces.unflatten(0, new.shape[:2]).cpu().numpy()
     mean = futures.mean(0)
     if samples and residuals is not None: futures = futures + _scatter(new, residuals, seed)[:, :, :horizon]
-    if samples: mean += missed.flatten(2)[..., :horizon].transpose(1, 2).cpu().numpy()
+    if samples:
+        missed = _missed(expected, windows[new.long()])
+        mean += missed.flatten(2)[..., :horizon].transpose(1, 2).cpu().numpy()
     return mean, futures
+
+def _missed(expected, drawn): # windows (S, B, N, T, L)
+    "What the mean of the draws is off by, as the model tells: by each draw and by what follows from it, (B, N, T, L)."
+    by_draw = (expected - drawn).mean(0)
+    x, y = ((w - w.mean(0)).flatten(0, -2) for w in (drawn[..., :-1, :], expected[..., 1:, :]))
+    square = x.T @ x
+    ridge = 1e-2*square.diagonal().mean() + 1e-9
+    follows = torch.linalg.solve(square + ridge*torch.eye(len(square), device=x.device), x.T @ y)
+    missed = [by_draw[..., 0, :]]
+    for t in range(1, by_draw.shape[-2]): missed.append(by_draw[..., t, :] + missed[-1] @ follows)
+    return torch.stack(missed, -2)
 
 @torch.no_grad()
 def forecast_traces(
