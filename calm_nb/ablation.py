@@ -106,6 +106,8 @@ VARIANTS = [
     *_rows('mice', **{'preset': {}, 's.d. of .1': dict(dat=dict(new_sd=.1)),
                       'as in pretraining': dict(dat=dict(new_sd=None)),
                       "paper's mean": dict(method='paper', other=('estimate',))}),
+    *_rows('mice', **{f"paper's {name}": dict(other=(name,)) for name in (
+        'initial sd', 'Eqs. 12 and 13', 'neuron axis', 'tokenisation', 'weight decay')}),
     *[v for t in ('worms', 'mice') for v in _rows(t, **{f'{s} futures': dict(samples=s) for s in (16, 64, 128)})],
     *_one_by_one('method', 'ours', "paper's"), *_one_by_one('method-back', 'paper', 'our')]
 
