@@ -575,7 +575,7 @@ def _ladder(ax, rows, x, hue, palette, ylabel): # DataFrame; columns; of the val
                  hue_order=list(palette), style_order=list(palette), dashes=False, errorbar='se', err_style='bars',
                  palette=palette, ax=ax)
     ax.set(xticks=range(len(ticks)), xticklabels=[f'{t:g}' for t in ticks], ylabel=ylabel)
-    ax.legend(title='')
+    ax.get_legend().remove()
 
 def _by_way(ours): # rows of CalM -> with columns tuned and width, its curve; {width: colour}
     "Curves by size, and by what is trained on the session itself where every weight is in some rows."
@@ -600,7 +600,6 @@ def figure_scaling(
     _ladder(axes[0], ours[ours.metric == 'corr'], 'sessions', 'width', sizes, 'forecast correlation')
     _ladder(axes[1], few, 'sessions', 'width', sizes, f'R², {few.labels.iloc[0]:g} labelled trials')
     for ax in axes[:2]: ax.set_xlabel('pretraining sessions')
-    axes[0].get_legend().remove() # the second panel's
     least = ours[(ours['size'] == ours['size'].min()) & ~ours.tuned].dropna(subset='labels')
     shown = sorted({0, 1, 8, ours.sessions.max()} & set(ours.sessions))
     shades = {f'{n:g} sessions': c for n, c in zip(shown, sns.color_palette('viridis', len(shown)))}
@@ -616,7 +615,9 @@ def figure_scaling(
     for model, part in rivals.dropna(subset='labels').groupby('model', sort=False):
         line, places = part.groupby('labels').value.mean(), sorted(least.labels.unique())
         axes[2].plot([places.index(n) for n in line.index], line, **_grey(model), label=model)
-    axes[2].legend(title='', loc='upper left', bbox_to_anchor=(1, 1))
+    axes[2].add_artist(axes[2].legend(title='', loc='upper left', bbox_to_anchor=(1, 1.03)))
+    first = axes[1].get_legend_handles_labels()
+    axes[2].legend(*first, title='first two panels', title_fontsize=7, loc='lower left', bbox_to_anchor=(1, -.2))
     return fig
 
 def _grey(model):
