@@ -599,13 +599,12 @@ def figure_scaling(
     few = ours[ours.labels == min(ours.labels.dropna().unique(), key=lambda n: abs(n - labels))]
     _ladder(axes[0], ours[ours.metric == 'corr'], 'sessions', 'width', sizes, 'forecast correlation')
     _ladder(axes[1], few, 'sessions', 'width', sizes, f'R², {few.labels.iloc[0]:g} labelled trials')
-    for ax in axes[:2]: ax.set_xlabel('pretraining sessions')
+    for ax, what in zip(axes, ('pretraining sessions', 'pretraining sessions', 'labelled trials')): ax.set_xlabel(what)
     least = ours[(ours['size'] == ours['size'].min()) & ~ours.tuned].dropna(subset='labels')
     shown = sorted({0, 1, 8, ours.sessions.max()} & set(ours.sessions))
     shades = {f'{n:g} sessions': c for n, c in zip(shown, sns.color_palette('viridis', len(shown)))}
     least = least[least.sessions.isin(shown)].assign(width=lambda d: d.sessions.map('{:g} sessions'.format))
     _ladder(axes[2], least, 'labels', 'width', shades, f'R², {[*sizes][int(ours.tuned.any())]}')
-    axes[2].set_xlabel('labelled trials')
     rivals = scores[~scores.model.isin(ours.model)]
     for ax, rows in zip(axes, (rivals[rivals.metric == 'corr'], rivals[rivals.labels == few.labels.iloc[0]])):
         for model, part in rows.groupby('model', sort=False):
@@ -616,8 +615,8 @@ def figure_scaling(
         line, places = part.groupby('labels').value.mean(), sorted(least.labels.unique())
         axes[2].plot([places.index(n) for n in line.index], line, **_grey(model), label=model)
     axes[2].add_artist(axes[2].legend(title='', loc='upper left', bbox_to_anchor=(1, 1.03)))
-    first = axes[1].get_legend_handles_labels()
-    axes[2].legend(*first, title='first two panels', title_fontsize=7, loc='lower left', bbox_to_anchor=(1, -.2))
+    also = dict(title='first two panels', title_fontsize=7, loc='lower left', bbox_to_anchor=(1, -.2))
+    axes[2].legend(*axes[1].get_legend_handles_labels(), **also)
     return fig
 
 def _grey(model):
