@@ -106,7 +106,7 @@ VARIANTS = [
     *_rows('mice', **{'preset': {}, 's.d. of .1': dict(dat=dict(new_sd=.1)),
                       'as in pretraining': dict(dat=dict(new_sd=None)),
                       "paper's mean": dict(method='paper', other=('estimate',))}),
-    *_rows('mice', **{f"paper's {name}": dict(other=(name,)) for name in (
+    *_rows('mice', **{f"paper's {name}": dict(method='ours', other=(name,)) for name in (
         'initial sd', 'Eqs. 12 and 13', 'neuron axis', 'tokenisation', 'weight decay')}),
     *[v for t in ('worms', 'mice') for v in _rows(t, **{f'{s} futures': dict(samples=s) for s in (16, 64, 128)})],
     *_one_by_one('method', 'ours', "paper's"), *_one_by_one('method-back', 'paper', 'our')]
@@ -574,7 +574,8 @@ def _ladder(ax, rows, x, hue, palette, ylabel): # DataFrame; columns; of the val
     sns.lineplot(rows.assign(place=rows[x].map(ticks.index)), x='place', y='value', hue=hue, style=hue, markers=True,
                  hue_order=list(palette), style_order=list(palette), dashes=False, errorbar='se', err_style='bars',
                  palette=palette, ax=ax)
-    ax.set(xticks=range(len(ticks)), xticklabels=[f'{t:g}' for t in ticks], ylabel=ylabel)
+    xlabel = dict(sessions='pretraining sessions', labels='labelled trials')[x]
+    ax.set(xticks=range(len(ticks)), xticklabels=[f'{t:g}' for t in ticks], xlabel=xlabel, ylabel=ylabel)
     ax.get_legend().remove()
 
 def _by_way(ours): # rows of CalM -> with columns tuned and width, its curve; {width: colour}
@@ -599,7 +600,6 @@ def figure_scaling(
     few = ours[ours.labels == min(ours.labels.dropna().unique(), key=lambda n: abs(n - labels))]
     _ladder(axes[0], ours[ours.metric == 'corr'], 'sessions', 'width', sizes, 'forecast correlation')
     _ladder(axes[1], few, 'sessions', 'width', sizes, f'R², {few.labels.iloc[0]:g} labelled trials')
-    for ax, what in zip(axes, ('pretraining sessions', 'pretraining sessions', 'labelled trials')): ax.set_xlabel(what)
     least = ours[(ours['size'] == ours['size'].min()) & ~ours.tuned].dropna(subset='labels')
     shown = sorted({0, 1, 8, ours.sessions.max()} & set(ours.sessions))
     shades = {f'{n:g} sessions': c for n, c in zip(shown, sns.color_palette('viridis', len(shown)))}
