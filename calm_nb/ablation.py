@@ -251,7 +251,7 @@ def _raw_corr(forecaster, session, raw, horizon, context=40): # fitted on the Se
     return float(np.concatenate(parts).mean())
 
 # %% ../nbs/07a_variants.ipynb #c9937ed2
-_VERSION = 3  # raise it when a change to this module, or to forecasts, makes kept scores wrong
+_VERSION = 4  # raise it when a change to this module, or to forecasts, makes kept scores wrong
 
 @dataclass
 class Bench:

@@ -14,6 +14,7 @@ from torch import nn, Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 from einops import rearrange
+from scipy.ndimage import convolve1d
 from .core import *
 from .data import Corpus
 from .layers import Attention, Dropout, FeedForward, KVCache, attention_core, init_weights
@@ -592,14 +593,19 @@ def _forecast_tokens(dat, nq, z, horizon, session, samples, temperature, seed, s
     how = samples, temperature, seed, stratify, memory, windows, known
     new, expected = _rolled(dat, z.long(), steps, session, *how)
     both = torch.cat([z.to(new.device).expand(len(new), *z.shape), new], -1)
-    traces = detokenize(nq, both.flatten(0, 1), memory=memory)[:, z.shape[-1]*nq.config.window:][:, :horizon]
+    traces = detokenize(nq, both.flatten(0, 1), memory=memory)[:, z.shape[-1]*nq.config.window:]
     futures = traces.unflatten(0, new.shape[:2]).cpu().numpy()
     mean = futures.mean(0)
-    if samples and residuals is not None: futures = futures + _scatter(new, residuals, seed)[:, :, :horizon]
     if samples:
         missed = _missed(expected, windows[new.long()])
-        mean += missed.flatten(2)[..., :horizon].transpose(1, 2).cpu().numpy()
-    return mean, futures
+        mean = _smooth(mean + rearrange(missed, 'b n t l -> b (t l) n').cpu().numpy(), nq.config.window)
+    if samples and residuals is not None: futures = futures + _scatter(new, residuals, seed)
+    return mean[:, :horizon], futures[:, :, :horizon]
+
+def _smooth(mean, window): # (B, H, N), L
+    "Averaged twice over a token's frames, its ends continued: what repeats in every token goes, a line stays."
+    triangle = np.convolve(*np.ones((2, window)))/window**2
+    return convolve1d(mean, triangle, axis=1, mode='nearest')
 
 def _missed(expected, drawn): # windows (S, B, N, T, L)
     "What the mean of the draws is off by, as the model tells: by each draw and by what follows from it, (B, N, T, L)."
