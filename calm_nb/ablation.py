@@ -17,7 +17,7 @@ from .datasets import load, single_sessions
 from .nq import (METHODS, changed, corpus_key, is_worm, nq_for, nq_preset, perplexity, reconstruction, tokenize,
                         trace_count)
 from .dat import dat_for, dat_preset, tune
-from .forecast import (CARD, CalM, Forecast, Oracle, Several, evaluate, folded, horizon_trials, metric_of,
+from .forecast import (CARD, CalM, Oracle, Several, evaluate, folded, horizon_trials, metric_of,
                               paired_test, trial_batches, trial_corr)
 from .baselines.forecast import across_animals, baseline
 from .decode import CalMDecoder, Features, evaluate_decoder, head_preset, task_corpus
@@ -31,7 +31,7 @@ class Variant:
     nq: dict = field(default_factory=dict)       # fields of NQConfig
     dat: dict = field(default_factory=dict)      # fields of DATConfig
     data: dict = field(default_factory=dict)     # arguments of ablation_corpus
-    samples: int = None # the first so many of _FUTURES sampled futures; 0: the greedy one; None: the scale's number
+    samples: int = None # sampled futures; 0: the greedy one; None: the scale's number
     base: bool = False  # the row others are compared with; in a table without one, the row that is the preset
     method: str = None  # whose preset it changes, 'ours' or 'paper'; None: that of the run
     other: tuple = ()   # of _DIFFERENCES, taken from the other method
@@ -51,8 +51,6 @@ _DIFFERENCES = { # of the two methods: name -> part of `configs`: its fields; no
     'weight decay': dict(training=('weight_decay',)),
     'estimate': {}, # the mean of samples, or the greedy future
     'sizes': dict(dat=('dim', 'layers', 'hidden', 'dropout', 'silence', 'trials'), training=('steps', 'eval_every'))}
-
-_FUTURES = 64 # sampled futures that the rows of table `samples` share
 
 TABLES = { # name -> what it asks
     'alpha': 'Smoothing α, data with behaviour',
@@ -209,22 +207,16 @@ FORECAST = ('corr', 'corr_concat', 'mse', 'crps') # scores kept of a forecast
 
 @dataclass
 class _Remembering:
-    "A forecaster that gives the answer it gave before; of sampled futures the first `first`, or all."
+    "A forecaster that gives the answer it gave before."
     inner: object # fitted Forecaster
-    first: int = None # futures averaged
     kept: dict = field(default_factory=dict, repr=False) # question -> Forecast
     name = property(lambda self: self.inner.name)
-
-    @property
-    def card(self): # of a table: see calm_nb.forecast.CARD
-        own = getattr(self.inner, 'card', {})
-        return own | dict(estimator=f'mean of {self.first}') if self.first else own
+    card = property(lambda self: getattr(self.inner, 'card', {}))
 
     def forecast(self, context, horizon, session):
         key = session.name, horizon, np.ascontiguousarray(context).tobytes()
         if key not in self.kept: self.kept[key] = self.inner.forecast(context, horizon, session)
-        f = self.kept[key]
-        return Forecast.from_samples(f.samples[:self.first]) if self.first and f.samples is not None else f
+        return self.kept[key]
 
 def _nq_scores(nq, session): # NQ, Session -> recon, codes, perplexity on the test trials
     tokens = torch.cat([tokenize(nq, session.trial(i)).flatten() for i in session.of('test')]).cpu().numpy()
@@ -344,11 +336,7 @@ class Bench:
         if self.blocks: return self.validated(variant)
         nq, dat = self.models(variant)
         corpus, method, out = self.corpus(**variant.data), variant.method or self.method, {}
-        def make(draws):
-            return _Remembering(CalM(nq, dat, samples=draws, seed=self.seed, method=method).remember(corpus))
-        if variant.samples:
-            calm = replace(self.once(('futures', self.key(variant)), lambda: make(_FUTURES)), first=variant.samples)
-        else: calm = make(self.draws(variant))  # its answers are forgotten with it
+        calm = _Remembering(CalM(nq, dat, samples=self.draws(variant), seed=self.seed, method=method).remember(corpus))
         horizon = _frames_asked(corpus, self.context)
         beside = _beside(self, variant, calm, horizon) if 'alpha' in variant.data else {}
         for s in corpus:
