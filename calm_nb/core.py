@@ -4,8 +4,8 @@
 __all__ = ['SCALES', 'PAPER_MEMORY', 'COLORS', 'choose', 'in_test', 'resolve_scale', 'seed_everything', 'best_device',
            'fast_bf16', 'memory_budget', 'project_root', 'package_folder', 'python_path', 'cores', 'end_with_parent',
            'runs_root', 'run_folder', 'figure_folder', 'atomic_path', 'sweep', 'write_json', 'read_json',
-           'published_numbers', 'published_for', 'config_key', 'need', 'pearson', 'mse', 'r2', 'mean_sd', 'save_table',
-           'show_table', 'use_style', 'save_figure', 'mark_standin']
+           'published_numbers', 'published_for', 'config_key', 'need', 'pearson', 'mse', 'r2', 'crps', 'mean_sd',
+           'save_table', 'show_table', 'use_style', 'save_figure', 'mark_standin']
 
 # %% ../nbs/00_core.ipynb #1e85bd86
 import atexit, contextlib, csv, dataclasses, difflib, functools, hashlib, importlib, importlib.util, json, os, random
@@ -260,6 +260,24 @@ def r2(y, yhat, axis: int=-1) -> np.ndarray: # truth, prediction, axis of the fr
     total = ((y - y.mean(axis, keepdims=True))**2).sum(axis)
     score = 1 - residual / np.where(flat, 1, total)
     return np.where(flat, (residual == 0).astype(float), score)[()]
+
+# %% ../nbs/00_core.ipynb #e0ec1c73
+def _gaps(x): # (S, ...) -> (...), sum of |x_i - x_j| over all pairs
+    return np.tensordot(2.*np.arange(1, len(x)+1) - len(x) - 1, np.sort(x, 0).astype(float), 1)
+
+def _dispersion(samples): # (S, ...) -> (...)
+    "Half the mean distance between an even sample and an odd one; 0 for a single sample."
+    even, odd = samples[::2], samples[1::2]
+    if not len(odd): return 0.
+    return (_gaps(samples) - _gaps(even) - _gaps(odd))/(2*len(even)*len(odd))
+
+def crps(
+    samples: np.ndarray, # (S, ...) draws of the forecast; even and odd ones are independent of each other
+    target: np.ndarray, # (...) truth
+    dispersion: np.ndarray=None, # (...) half the samples' mean distance from each other, where it is known
+) -> np.ndarray: # (...) unit of the target
+    "Continuous ranked probability score from samples, O(S log S); a single sample gives the absolute error."
+    return np.abs(samples - target).mean(0) - (_dispersion(samples) if dispersion is None else dispersion)
 
 # %% ../nbs/00_core.ipynb #7960c210
 def mean_sd(values, digits: int=3) -> str: # one number a session or seed, decimals -> '0.312 ± 0.041'

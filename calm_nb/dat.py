@@ -644,14 +644,16 @@ def sample_traces(*given, **options): # as forecast_traces -> (max(S, 1), B, H, 
     "The samples alone."
     return forecast_traces(*given, **options)[1]
 
-def _forecast_score(dat, nq, session, context=40, samples=8, trials=32):
-    "Pearson's r of the mean future with validation trials of 3 frames of horizon or more; mean of neurons and trials."
+def _forecast_scores(dat, nq, session, context=40, samples=8, trials=32):
+    "CRPS of futures and Pearson's r of their mean, on validation trials of 3 frames of horizon or more."
     ys = [y for y in map(session.trial, session.of('val')) if len(y) >= context + 3][:trials]
     if not ys: raise ValueError(f'session {session.name!r} has no val trial longer than the context of {context} '
                                 'frames: shorten the context')
     longest = max(map(len, ys)) - context
-    means, _ = forecast_traces(dat, nq, np.stack([y[:context] for y in ys]), longest, session.name, samples)
-    return float(np.mean([pearson(f[:len(y)-context], y[context:], axis=0).mean() for f, y in zip(means, ys)]))
+    means, futures = forecast_traces(dat, nq, np.stack([y[:context] for y in ys]), longest, session.name, samples)
+    def scores(mean, drawn, y): # (H, N), (S, H, N), (at most H, N)
+        return crps(drawn[:, :len(y)], y).mean(), pearson(mean[:len(y)], y, axis=0).mean()
+    return np.mean([scores(m, futures[:, i], y[context:]) for i, (m, y) in enumerate(zip(means, ys))], 0)
 
 # %% ../nbs/04_dat.ipynb #25057513
 PAPER_DAT = dict(coupling='softmax', identity_sd=.02, w_sampling=1., w_replace=1., drawn=False, atlas=False,
@@ -694,7 +696,7 @@ def dat_groups(training: TrainConfig): # -> function of a model that gives param
     return groups
 
 def _fit_dat(dat, nq, sessions, training, folder, name, context, futures=0):
-    "Train what requires a gradient on the sessions' training trials; keep the best by validation forecast."
+    "Train what requires a gradient on the sessions' training trials; keep the best by validation forecasts."
     c, kept = dat.config, folder and store_folder('tokens')
     most = math.inf if futures else c.neurons
     batches = _TokenBatches(nq, sessions, c.batch(sessions), most, training.seed, c.offsets, kept)
@@ -712,8 +714,8 @@ def _fit_dat(dat, nq, sessions, training, folder, name, context, futures=0):
         raise ValueError(f'context={context}: expected one token, {nq.config.window} frames, or more')
     scored = judged(sessions, context + 3)
     def validate(dat):
-        corr = mean_over_processes(lambda s: _forecast_score(dat, nq, s, context), scored)
-        return dict(score=1 - corr, corr=corr)
+        error, corr = mean_over_processes(lambda s: _forecast_scores(dat, nq, s, context), scored)
+        return dict(score=error + 1 - corr, crps=error, corr=corr)
     return fit(dat, batches, loss, training, validate=validate, groups=dat_groups(training), work=work, folder=folder,
                name=name)
 
@@ -816,7 +818,7 @@ def recognise(dat: DAT, sessions) -> DAT: # pretrained with names; new Sessions 
     return dat.eval()
 
 # %% ../nbs/04_dat.ipynb #9564c003
-_VERSION = 3  # raise it when a change to this module makes old checkpoints wrong
+_VERSION = 4  # raise it when a change to this module makes old checkpoints wrong
 
 def save_dat(dat: DAT, folder):
     "Write a transformer and its sessions' tables to a folder, made if missing."

@@ -2,12 +2,12 @@
 
 # %% auto #0
 __all__ = ['MIN_HORIZON', 'LEVELS', 'KNOWING', 'METRICS', 'CARD', 'NAMES', 'horizon_trials', 'past_frames', 'trial_batches',
-           'Forecast', 'Forecaster', 'within', 'distinct', 'memory_of', 'check_known', 'trial_corr', 'crps',
-           'rank_histogram', 'coverage', 'pad_steps', 'find_trials', 'Oracle', 'Observer', 'Told', 'Vocabulary',
-           'Metric', 'metric_of', 'Evaluation', 'ask', 'evaluate', 'score_table', 'curve_table', 'summary',
-           'retraining', 'results', 'stars', 'paired_test', 'paired', 'forecast_example', 'model_color', 'draw_traces',
-           'label_traces', 'draw_bars', 'draw_steps', 'figure_forecast', 'figure_forecast_quality', 'panel_letter',
-           'CalM', 'only', 'folded', 'calm_for', 'Several', 'tuned_for']
+           'Forecast', 'Forecaster', 'within', 'distinct', 'memory_of', 'check_known', 'trial_corr', 'rank_histogram',
+           'coverage', 'pad_steps', 'find_trials', 'Oracle', 'Observer', 'Told', 'Vocabulary', 'Metric', 'metric_of',
+           'Evaluation', 'ask', 'evaluate', 'score_table', 'curve_table', 'summary', 'retraining', 'results', 'stars',
+           'paired_test', 'paired', 'forecast_example', 'model_color', 'draw_traces', 'label_traces', 'draw_bars',
+           'draw_steps', 'figure_forecast', 'figure_forecast_quality', 'panel_letter', 'CalM', 'only', 'folded',
+           'calm_for', 'Several', 'tuned_for']
 
 # %% ../nbs/04c_forecast.ipynb #e28691ae
 import copy, time, warnings
@@ -200,24 +200,6 @@ def _concat_corr(means, targets): # lists of (B, H, N); H may differ -> (N,)
     "Pearson's r of each neuron over the horizons of all trials, concatenated (constant: 0)."
     flat = lambda parts: np.concatenate([p.reshape(-1, p.shape[-1]) for p in parts])
     return pearson(flat(means), flat(targets), axis=0)
-
-# %% ../nbs/04c_forecast.ipynb #e0ec1c73
-def _gaps(x): # (S, ...) -> (...), sum of |x_i - x_j| over all pairs
-    return np.tensordot(2.*np.arange(1, len(x)+1) - len(x) - 1, np.sort(x, 0).astype(float), 1)
-
-def _dispersion(samples): # (S, ...) -> (...)
-    "Half the mean distance between an even sample and an odd one; 0 for a single sample."
-    even, odd = samples[::2], samples[1::2]
-    if not len(odd): return 0.
-    return (_gaps(samples) - _gaps(even) - _gaps(odd))/(2*len(even)*len(odd))
-
-def crps(
-    samples: np.ndarray, # (S, ...) draws of the forecast; even and odd ones are independent of each other
-    target: np.ndarray, # (...) truth
-    dispersion: np.ndarray=None, # (...) half the samples' mean distance from each other, where it is known
-) -> np.ndarray: # (...) unit of the target
-    "Continuous ranked probability score from samples, O(S log S); a single sample gives the absolute error."
-    return np.abs(samples - target).mean(0) - (_dispersion(samples) if dispersion is None else dispersion)
 
 # %% ../nbs/04c_forecast.ipynb #8298814a
 LEVELS = np.arange(1, 20)/20  # nominal coverage of the central intervals

@@ -272,14 +272,14 @@ def process() -> tuple: # number of this process, how many there are
     on = torch.distributed.is_available() and torch.distributed.is_initialized()
     return (torch.distributed.get_rank(), torch.distributed.get_world_size()) if on else (0, 1)
 
-def mean_over_processes(f, items) -> float: # f(item) -> number; at least one; the same on every process
+def mean_over_processes(f, items): # f(item) -> number or numbers; at least one item; the same on every process
     "Mean of `f` over the items, divided among the processes of a distributed run."
     rank, world = process()
-    if world == 1: return float(np.mean([f(x) for x in items]))
-    mine = [f(x) for x in list(items)[rank::world]]
-    sums = torch.tensor([sum(mine), len(mine)], dtype=torch.float64, device=_shared_device())
-    torch.distributed.all_reduce(sums)
-    return (sums[0]/sums[1]).item()
+    parts = [[f(x) for x in list(items)[rank::world]]]
+    if world > 1:
+        mine, parts = parts[0], [None]*world
+        torch.distributed.all_gather_object(parts, mine)
+    return np.mean([x for part in parts for x in part], 0)
 
 def from_first(tensors): # on the device of the run, filled in place
     "Give every process of a distributed run the first one's values."

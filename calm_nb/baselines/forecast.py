@@ -21,8 +21,9 @@ from torch import nn, Tensor
 from torch.nn import functional as F
 
 from ..core import *
+from ..core import _dispersion
 from ..dat import Tables, adapt_training, dat_groups, table_key, table_name
-from ..forecast import (MIN_HORIZON, Forecast, Forecaster, Several, _dispersion, check_known, crps, distinct,
+from ..forecast import (MIN_HORIZON, Forecast, Forecaster, Several, check_known, distinct,
                               evaluate, horizon_trials, memory_of, pad_steps, past_frames, trial_batches, trial_corr,
                               within)
 from ..nq import check_traces
