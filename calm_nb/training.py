@@ -286,10 +286,6 @@ def from_first(tensors): # on the device of the run, filled in place
     if process()[1] > 1:
         for t in tensors: torch.distributed.broadcast(t.detach(), 0)
 
-def _shared_device():
-    "Where tensors must be that processes exchange."
-    on_gpu = torch.distributed.get_backend() == 'nccl'
-    return torch.device('cuda', torch.cuda.current_device()) if on_gpu else torch.device('cpu')
 
 # %% ../nbs/00b_training.ipynb #0de2a8eb
 def found_or_made(
