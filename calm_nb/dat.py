@@ -653,7 +653,7 @@ def _forecast_scores(dat, nq, session, context=40, samples=8, trials=32):
     means, futures = forecast_traces(dat, nq, np.stack([y[:context] for y in ys]), longest, session.name, samples)
     def scores(mean, drawn, y): # (H, N), (S, H, N), (at most H, N)
         return crps(drawn[:, :len(y)], y).mean(), pearson(mean[:len(y)], y, axis=0).mean()
-    return np.mean([scores(m, futures[:, i], y[context:]) for i, (m, y) in enumerate(zip(means, ys))], 0)
+    return np.mean([scores(m, f, y[context:]) for m, f, y in zip(means, futures.swapaxes(0, 1), ys)], 0)
 
 # %% ../nbs/04_dat.ipynb #25057513
 PAPER_DAT = dict(coupling='softmax', identity_sd=.02, w_sampling=1., w_replace=1., drawn=False, atlas=False,

@@ -286,7 +286,6 @@ def from_first(tensors): # on the device of the run, filled in place
     if process()[1] > 1:
         for t in tensors: torch.distributed.broadcast(t.detach(), 0)
 
-
 # %% ../nbs/00b_training.ipynb #0de2a8eb
 def found_or_made(
     dataset: str, scale: str, seed: int, # of the run folder
