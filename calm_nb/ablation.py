@@ -205,19 +205,6 @@ def _frames_asked(corpus, context=40, ragged=24): # frames shown; forecast, wher
 # %% ../nbs/07a_variants.ipynb #513559aa
 FORECAST = ('corr', 'corr_concat', 'mse', 'crps') # scores kept of a forecast
 
-@dataclass
-class _Remembering:
-    "A forecaster that gives the answer it gave before."
-    inner: object # fitted Forecaster
-    kept: dict = field(default_factory=dict, repr=False) # question -> Forecast
-    name = property(lambda self: self.inner.name)
-    card = property(lambda self: getattr(self.inner, 'card', {}))
-
-    def forecast(self, context, horizon, session):
-        key = session.name, horizon, np.ascontiguousarray(context).tobytes()
-        if key not in self.kept: self.kept[key] = self.inner.forecast(context, horizon, session)
-        return self.kept[key]
-
 def _nq_scores(nq, session): # NQ, Session -> recon, codes, perplexity on the test trials
     tokens = torch.cat([tokenize(nq, session.trial(i)).flatten() for i in session.of('test')]).cpu().numpy()
     counts = np.bincount(tokens, minlength=nq.config.codes)
@@ -336,7 +323,8 @@ class Bench:
         if self.blocks: return self.validated(variant)
         nq, dat = self.models(variant)
         corpus, method, out = self.corpus(**variant.data), variant.method or self.method, {}
-        calm = _Remembering(CalM(nq, dat, samples=self.draws(variant), seed=self.seed, method=method).remember(corpus))
+        calm = CalM(nq, dat, samples=self.draws(variant), seed=self.seed, method=method).remember(corpus)
+        calm = Several(dict.fromkeys(corpus.names, calm), said={})
         horizon = _frames_asked(corpus, self.context)
         beside = _beside(self, variant, calm, horizon) if 'alpha' in variant.data else {}
         for s in corpus:
@@ -369,11 +357,12 @@ def _beside(bench, variant, calm, horizon): # -> session -> score -> number
     patch = dict(patch=10) if corpus.name.startswith('simulation') and context % 10 == 0 else {}
     models = dict(var=baseline('VAR', scale, context, horizon, seed=seed),
                   poco=baseline('POCO', scale, context, horizon, seed=seed, **patch))
-    models = {k: _Remembering(m.fit(list(corpus))) for k, m in models.items()}
-    if all('simulation' in s.meta for s in corpus): models['oracle'] = _Remembering(Oracle(seed=seed))
+    models = {k: m.fit(list(corpus)) for k, m in models.items()}
+    if all('simulation' in s.meta for s in corpus): models['oracle'] = Oracle(seed=seed)
+    models = {k: Several(dict.fromkeys(corpus.names, m), said={}) for k, m in models.items()}
     decoder = None
     if bench.variables and variant.table == 'alpha':
-        features = Features(calm.inner.nq, calm.inner.dat, stride=head_preset(scale)[1].stride)
+        features = Features(calm.nq, calm.dat, stride=head_preset(scale)[1].stride)
         decoder = CalMDecoder(features, bench.variables, 'glu', scale=scale, seed=seed).fit(corpus)
     out = {}
     for s in corpus:
