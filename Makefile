@@ -32,10 +32,12 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 TESTING := OMP_NUM_THREADS=1
 # Threads that wait sleep: spinning, they slow a training step many times when something else runs beside it.
 export OMP_WAIT_POLICY ?= passive
-# glibc hands large blocks back to the kernel and asks for them anew at every step: kept, steps are a tenth faster.
+# glibc hands large blocks back to the kernel and asks for them anew at every step, in small pages: kept, and in large
+# pages, a step takes an eighth less (median 33.7 s against 38.7 s for the quantizer's first 140).
 export MALLOC_MMAP_THRESHOLD_ ?= 33554432
 export MALLOC_TRIM_THRESHOLD_ ?= 1073741824
 export MALLOC_TOP_PAD_ ?= 67108864
+export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
 # nbdev writes its Jupyter hook (clean on save) to the home folder, for every project: keep it in .venv.
 HOOKS = GIT_CONFIG_GLOBAL=$${GIT_CONFIG_GLOBAL:-$$HOME/.gitconfig} HOME=$(CURDIR)/.venv nbdev_install_hooks >/dev/null \
