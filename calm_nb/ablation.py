@@ -205,6 +205,9 @@ def _frames_asked(corpus, context=40, ragged=24): # frames shown; forecast, wher
 # %% ../nbs/07a_variants.ipynb #513559aa
 FORECAST = ('corr', 'corr_concat', 'mse', 'crps') # scores kept of a forecast
 
+def _remembering(model, corpus): # fitted Forecaster, Corpus -> Forecaster that gives the answer it gave before
+    return Several(dict.fromkeys(corpus.names, model), said={})
+
 def _nq_scores(nq, session): # NQ, Session -> recon, codes, perplexity on the test trials
     tokens = torch.cat([tokenize(nq, session.trial(i)).flatten() for i in session.of('test')]).cpu().numpy()
     counts = np.bincount(tokens, minlength=nq.config.codes)
@@ -324,7 +327,7 @@ class Bench:
         nq, dat = self.models(variant)
         corpus, method, out = self.corpus(**variant.data), variant.method or self.method, {}
         calm = CalM(nq, dat, samples=self.draws(variant), seed=self.seed, method=method).remember(corpus)
-        calm = Several(dict.fromkeys(corpus.names, calm), said={})
+        calm = _remembering(calm, corpus)
         horizon = _frames_asked(corpus, self.context)
         beside = _beside(self, variant, calm, horizon) if 'alpha' in variant.data else {}
         for s in corpus:
@@ -357,9 +360,8 @@ def _beside(bench, variant, calm, horizon): # -> session -> score -> number
     patch = dict(patch=10) if corpus.name.startswith('simulation') and context % 10 == 0 else {}
     models = dict(var=baseline('VAR', scale, context, horizon, seed=seed),
                   poco=baseline('POCO', scale, context, horizon, seed=seed, **patch))
-    models = {k: m.fit(list(corpus)) for k, m in models.items()}
-    if all('simulation' in s.meta for s in corpus): models['oracle'] = Oracle(seed=seed)
-    models = {k: Several(dict.fromkeys(corpus.names, m), said={}) for k, m in models.items()}
+    models = {k: _remembering(m.fit(list(corpus)), corpus) for k, m in models.items()}
+    if all('simulation' in s.meta for s in corpus): models['oracle'] = _remembering(Oracle(seed=seed), corpus)
     decoder = None
     if bench.variables and variant.table == 'alpha':
         features = Features(calm.nq, calm.dat, stride=head_preset(scale)[1].stride)
