@@ -526,7 +526,7 @@ def paired(
 def forecast_example(
     forecaster: Forecaster, session, # fitted; Session
     evaluation: Evaluation, quantile: float=.5, # its scores, by which the trial is chosen
-    neurons: tuple=(.9, .7, .5, .3), # quantiles of the neurons' correlations within the trial
+    neurons: tuple=(.9, .7, .5, .3), # quantiles of the correlations of neurons that vary there
 ) -> dict: # JSON-able: what a panel of traces shows
     "Forecast one typical trial: truth, median and central 80 % band of a few neurons."
     order, c = np.argsort(evaluation.corr_by_trial), evaluation.context
@@ -534,7 +534,9 @@ def forecast_example(
     z = np.asarray(session.trial(trial))[None]
     f = forecaster.forecast(z[:, :c], z.shape[1]-c, session)
     r = pearson(f.mean, z[:, c:], axis=1)[0]
-    chosen = np.argsort(r)[(np.array(neurons)*(len(r)-1)).astype(int)]
+    varies = np.flatnonzero(np.ptp(z[0, c:], axis=0))
+    ranked = varies[np.argsort(r[varies])] if len(varies) >= len(neurons) else np.argsort(r)
+    chosen = ranked[(np.array(neurons)*(len(ranked)-1)).astype(int)]
     low, median, high = f.quantile([.1, .5, .9])[:, 0][..., chosen].round(4).tolist()
     return dict(model=forecaster.name, session=session.name, trial=trial, rate=float(session.rate), context=c,
                 neurons=chosen.tolist(), corr=r[chosen].round(4).tolist(), band=f.samples is not None,
