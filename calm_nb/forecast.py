@@ -526,7 +526,7 @@ def paired(
 def forecast_example(
     forecaster: Forecaster, session, # fitted; Session
     evaluation: Evaluation, quantile: float=.5, # its scores, by which the trial is chosen
-    neurons: tuple=(.9, .7, .5, .3), # quantiles of the correlations of neurons that vary there
+    neurons: tuple=(.9, .7, .5, .3), # quantiles of correlations, of neurons that vary there if enough do
 ) -> dict: # JSON-able: what a panel of traces shows
     "Forecast one typical trial: truth, median and central 80 % band of a few neurons."
     order, c = np.argsort(evaluation.corr_by_trial), evaluation.context
@@ -535,7 +535,8 @@ def forecast_example(
     f = forecaster.forecast(z[:, :c], z.shape[1]-c, session)
     r = pearson(f.mean, z[:, c:], axis=1)[0]
     varies = np.flatnonzero(np.ptp(z[0, c:], axis=0))
-    ranked = varies[np.argsort(r[varies])] if len(varies) >= len(neurons) else np.argsort(r)
+    if len(varies) < len(neurons): varies = np.arange(len(r))
+    ranked = varies[np.argsort(r[varies])]
     chosen = ranked[(np.array(neurons)*(len(ranked)-1)).astype(int)]
     low, median, high = f.quantile([.1, .5, .9])[:, 0][..., chosen].round(4).tolist()
     return dict(model=forecaster.name, session=session.name, trial=trial, rate=float(session.rate), context=c,
