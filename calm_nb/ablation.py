@@ -48,6 +48,7 @@ _DIFFERENCES = { # of the two methods: name -> part of `configs`: its fields; no
     'neuron axis': dict(dat=('coupling',)),
     'tokenisation': dict(dat=('offsets',)),
     'Eqs. 12 and 13': dict(dat=('w_sampling', 'w_replace', 'drawn')),
+    'tokens ahead': dict(dat=('ahead',)),
     'weight decay': dict(training=('weight_decay',)),
     'estimate': {}, # the mean of samples, or the greedy future
     'sizes': dict(dat=('dim', 'layers', 'hidden', 'dropout', 'silence', 'trials'), training=('steps', 'eval_every'))}
@@ -62,6 +63,7 @@ TABLES = { # name -> what it asks
     'codes': 'Size K of the vocabulary',
     'window': 'Frames L of a token',
     'coupling': 'Neuron axis',
+    'ahead': 'Tokens 2, 4 and 8 steps ahead, asked for beside the next',
     'tuning': 'Every weight tuned, on tokens or on traces',
     'worms': 'What short recordings might want (validation windows)',
     'mice': 'How new neurons of mice might start, and how many futures (validation laps)',
@@ -96,6 +98,8 @@ VARIANTS = [
     *_rows('codes', **{f'K = {k}': dict(nq=dict(codes=k)) for k in (32, 64, 128, 256)}),
     *_rows('window', **{f'L = {l}': dict(nq=dict(window=l)) for l in (2, 4, 8)}),
     *_rows('coupling', **{c: dict(dat=dict(coupling=c)) for c in ('none', 'softmax', 'signed', 'both')}),
+    *_rows('ahead', **{'the next alone': dict(dat=dict(ahead=0), base=True)}),
+    *_rows('ahead', **{f'weight {w}': dict(dat=dict(ahead=3, w_ahead=w)) for w in (.1, .3, 1.)}),
     *_rows('tuning', **{'no': {}, 'on tokens': dict(tuned=0), 'on traces': dict(tuned=4)}),
     *_rows('worms', **{'preset': {}, 'fixed windows': dict(dat=dict(offsets=False)), 'L = 2': dict(nq=dict(window=2)),
                        'eight trials a batch': dict(dat=dict(trials=8)), 'none left out': dict(dat=dict(silence=0.)),

@@ -57,6 +57,8 @@ class DATConfig:
     w_sampling: float = 1.     # lambda_SS of Eq. 14
     w_replace: float = 1.      # lambda_NR of Eq. 14
     drawn: bool = True         # scheduled sampling draws its tokens; False: takes the most likely ones
+    ahead: int = 0             # training asks for the tokens 2, 4, …, 2**ahead steps ahead, too
+    w_ahead: float = .3        # weight of each of these
     atlas: bool = True         # token embeddings start from the codes' mean windows; False: unrelated
     offsets: bool = True       # read trials from each of their first L frames, recordings from any; False: their first
     trials: int = 8            # a batch
@@ -239,6 +241,7 @@ class DAT(nn.Module):
         self.quantizer = '' # fingerprint of the one whose tokens it learned; '': not known
         self.tokens, self.drop, self.norm = nn.Embedding(c.codes, c.dim), Dropout(c.dropout), nn.LayerNorm(c.dim)
         self.blocks, self.tables = nn.ModuleList(DualAxisBlock(c) for _ in range(c.layers)), nn.ModuleDict()
+        self.ahead = nn.ModuleList(_linear(c.dim, *[c.codes]*c.ahead)) # scores of tokens farther on, of use in training
         init_weights(self, residuals=3*c.layers)
         for block in self.blocks:
             for axis in block.axes: axis.start(.02/math.sqrt(3*c.layers))
@@ -341,7 +344,7 @@ class DAT(nn.Module):
         "Of one pass forward and backward in matrix products: three times those of the forward pass."
         c, mixing = self.config, sum(axis.work(neurons) for axis in self.blocks[0].axes)
         block = 8*c.dim**2 + 4*steps*c.dim + mixing + 4*c.dim*c.hidden
-        return 3*trials*neurons*steps*(c.layers*block + 2*c.dim*c.codes)
+        return 3*trials*neurons*steps*(c.layers*block + 2*c.dim*c.codes*(1 + c.ahead))
 
     def logits(self, h: Tensor) -> Tensor: # (..., K)
         "Scores of the next token; the head is the token embedding."
@@ -385,15 +388,21 @@ def dat_losses(
     ids: Tensor=None, # (N,) which neurons
     lengths: Tensor=None, # (B,) tokens of each trial, the rest is padding; None: all
 ): # yields (name, weighted term)
-    "The terms of Eq. 14, one after the other: the graph of a term may be gone when the next is asked for."
+    """The terms of Eq. 14, one after the other: the graph of a term may be gone when the next is asked for.
+
+    The first holds the cross-entropies of tokens farther on, too, each a sum divided by the number of next tokens."""
     c, z = dat.config, z.long()
     inputs, targets = z[..., :-1], z[..., 1:]
     if lengths is not None:
         beyond = torch.arange(1, z.shape[-1], device=z.device) >= lengths.to(z.device)[:, None]
         targets = targets.masked_fill(beyond[:, None], -100)
-    def ce(logits): return F.cross_entropy(logits.flatten(0, -2).float(), targets.flatten(), ignore_index=-100)
-    logits = dat(inputs, session, ids)
-    yield 'ce', ce(logits)
+    def ce(logits, targets=targets, reduction='mean'):
+        return F.cross_entropy(logits.flatten(0, -2).float(), targets.flatten(), ignore_index=-100, reduction=reduction)
+    h = dat.features(inputs, session, ids)
+    logits, first = dat.logits(h), [2**(i + 1) - 1 for i in range(c.ahead)] # targets of each
+    farther = [ce(head(h[:, :, :-k]), targets[..., k:], 'sum') for head, k in zip(dat.ahead, first)]
+    yield 'ce', ce(logits) + (c.w_ahead*sum(farther)/(targets >= 0).sum() if farther else 0)
+    del h, farther
     sampling = c.w_sampling and torch.rand(()).item() < c.sampling and inputs.shape[-1] > c.block
     if sampling:
         start = int(torch.randint(1, inputs.shape[-1] - c.block + 1, ()))
@@ -657,7 +666,7 @@ def _forecast_scores(dat, nq, session, context=40, samples=8, trials=32):
 
 # %% ../nbs/04_dat.ipynb #25057513
 PAPER_DAT = dict(coupling='softmax', identity_sd=.02, w_sampling=1., w_replace=1., drawn=False, atlas=False,
-                 offsets=False) # the paper's text, where ours differs
+                 offsets=False, ahead=0) # the paper's text, where ours differs
 
 def dat_preset(
     scale: str, # of model and training: 'tiny', 'small' or 'paper'
@@ -678,9 +687,9 @@ def dat_preset(
     if choose('method', method, METHODS) == 'paper':
         if scale == 'paper' and is_worm(data): config = replace(config, dim=256, layers=4, hidden=1024)
         return replace(config, **PAPER_DAT), replace(training, weight_decay=1e-3)
-    if scale != 'paper': config = replace(config, w_sampling=0, w_replace=0)
+    if scale != 'paper': config = replace(config, w_sampling=0, w_replace=0, ahead=3)
     if scale == 'small' and is_worm(data): # a few hundred frames a session
-        config = replace(config, dropout=.3, silence=.5, trials=2)
+        config = replace(config, dropout=.3, silence=.5, trials=2, ahead=0)
         training = replace(training, steps=200, eval_every=40)
     if scale == 'small' and data.startswith('hippocampus'): config = replace(config, new_sd=.02)
     return config, training
