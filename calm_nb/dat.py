@@ -399,9 +399,9 @@ def dat_losses(
     def ce(logits, targets=targets, reduction='mean'):
         return F.cross_entropy(logits.flatten(0, -2).float(), targets.flatten(), ignore_index=-100, reduction=reduction)
     h = dat.features(inputs, session, ids)
-    logits, first = dat.logits(h), [2**(i + 1) - 1 for i in range(c.ahead)] # targets of each
-    farther = [ce(head(h[:, :, :-k]), targets[..., k:], 'sum') for head, k in zip(dat.ahead, first)]
-    yield 'ce', ce(logits) + (c.w_ahead*sum(farther)/(targets >= 0).sum() if farther else 0)
+    logits, skipped = dat.logits(h), [2**i - 1 for i in range(1, c.ahead + 1)] # targets before the token 2**i ahead
+    farther = sum(ce(head(h[:, :, :-k]), targets[..., k:], 'sum') for head, k in zip(dat.ahead, skipped))
+    yield 'ce', ce(logits) + c.w_ahead*farther/(targets >= 0).sum()
     del h, farther
     sampling = c.w_sampling and torch.rand(()).item() < c.sampling and inputs.shape[-1] > c.block
     if sampling:
