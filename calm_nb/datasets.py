@@ -178,7 +178,9 @@ def _unpack(archive, folder):
         raise FileExistsError(f'{folder}: not empty; unpack {archive.name} into a new folder, or move this one away')
     draft = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f'.{folder.name}-'))
     try:
-        with tarfile.open(archive) as tar: tar.extractall(draft, filter=_plain_member)
+        with tarfile.open(archive) as tar:
+            tar.extraction_filter = _plain_member # Python before 3.11.4 does not know it: members are checked here, too
+            tar.extractall(draft, members=[_plain_member(m, draft) for m in tar])
         if folder.exists(): folder.rmdir()
         os.replace(draft, folder)
     except (tarfile.TarError, EOFError, OSError) as error:
@@ -190,7 +192,9 @@ def _unpack(archive, folder):
 def _plain_member(member, folder): # tarfile's own check of a member; neither links nor absolute names are taken either
     if not (member.isfile() or member.isdir()) or Path(member.name).is_absolute():
         raise tarfile.TarError(f'member {member.name!r} is no plain file of the folder')
-    return tarfile.data_filter(member, folder)
+    if hasattr(tarfile, 'data_filter'): return tarfile.data_filter(member, folder)
+    if '..' in Path(member.name).parts: raise tarfile.TarError(f'member {member.name!r} would lie outside the folder')
+    return member
 
 # %% ../nbs/02f_datasets.ipynb #aa7332c5
 def download(
