@@ -179,8 +179,8 @@ def _unpack(archive, folder):
     draft = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f'.{folder.name}-'))
     try:
         with tarfile.open(archive) as tar:
-            tar.extraction_filter = _plain_member # Python before 3.11.4 does not know it: members are checked here, too
-            tar.extractall(draft, members=[_plain_member(m, draft) for m in tar])
+            tar.extraction_filter = lambda member, _: member # they are checked below, also by a Python before 3.11.4
+            tar.extractall(draft, members=(_plain_member(m, draft) for m in tar))
         if folder.exists(): folder.rmdir()
         os.replace(draft, folder)
     except (tarfile.TarError, EOFError, OSError) as error:
