@@ -109,9 +109,9 @@ def _about(bench):
                 memory_gb=memory and round(memory, 1), python=platform.python_version(), **versions)
 
 def _save_figure(fig, bench, name, more=''):
-    "Save a figure with scale and device in its lower right corner."
+    "Save a figure with scale and device below it."
     words = f'{more}scale {bench.scale}, seed {bench.seed}, {device_name()}'
-    fig.text(.995, .003, words, ha='right', va='bottom', fontsize=5, color='#777777')
+    fig.supxlabel(words, x=.995, ha='right', fontsize=5, color='#777777')
     save_figure(fig, bench.folder/name)
 
 # %% ../nbs/09a_gpu.ipynb #306c7ac3
