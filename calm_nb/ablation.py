@@ -590,10 +590,11 @@ def figure_scaling(
     _ladder(axes[2], least, 'labels', 'width', shades, f'R², {[*sizes][int(ours.tuned.any())]}')
     rivals = scores[~scores.model.isin(ours.model)]
     for ax, rows in zip(axes, (rivals[rivals.metric == 'corr'], rivals[rivals.labels == few.labels.iloc[0]])):
-        for model, part in rows.groupby('model', sort=False):
-            ax.axhline(part.value.mean(), **_grey(model))
-            ax.text(1.01, part.value.mean(), model, color='#777777', fontsize=6, va='center',
-                    transform=ax.get_yaxis_transform())
+        means = rows.groupby('model').value.mean().sort_values()
+        steps = .05*np.ptp(ax.get_ylim())*np.arange(len(means)) # so far apart are words at least
+        for (model, mean), y in zip(means.items(), np.maximum.accumulate(means - steps) + steps):
+            ax.axhline(mean, **_grey(model))
+            ax.text(1.01, y, model, color='#777777', fontsize=6, va='center', transform=ax.get_yaxis_transform())
     for model, part in rivals.dropna(subset='labels').groupby('model', sort=False):
         line, places = part.groupby('labels').value.mean(), sorted(least.labels.unique())
         axes[2].plot([places.index(n) for n in line.index], line, **_grey(model), label=model)
