@@ -354,8 +354,16 @@ class Bench:
             start, found = time.perf_counter(), self.scores(variant)
             write_json(dict(variant=variant.label, seconds=time.perf_counter() - start, scores=found), path)
         about = dict(dataset=name, scale=self.scale, table=variant.table, variant=variant.name)
-        return pd.DataFrame([about | dict(session=s, seed=self.seed) | found['card'] | dict(metric=k, value=float(v))
+        return pd.DataFrame([about | dict(session=s, seed=self.seed) | _card_of(k, found['card'])
+                             | dict(metric=k, value=float(v))
                              for s, found in read_json(path)['scores'].items() for k, v in found['scores'].items()])
+
+_BESIDE = dict(poco='baseline', var='baseline', oracle='ceiling') # whose correlations stand beside CalM's
+
+def _card_of(metric, card):
+    "Of a row: where a score is a rival's, that it is one, and nothing of how CalM was trained and asked."
+    method = _BESIDE.get(metric.split('_')[0])
+    return card | dict(method=method, presentations=None, estimator=None) if method else card
 
 def _beside(bench, variant, calm, horizon): # -> session -> score -> number
     "What stands beside a row of α: forecasters of the same target, the unsmoothed target, decoding."
@@ -464,7 +472,8 @@ def ablation_table(
     for c in columns:
         told = [_PUBLISHED.get((table, v, c)) for v in wide.index]
         if any(told): wide[f'{c}, paper'] = [f'{x[0]:.3f} ± {x[1]:.3f}' if x else '–' for x in told]
-    cards = part.groupby('variant')[[c for c in CARD[2:] if c in part and c != 'training_seed']].first()
+    told = [c for c in CARD[2:] if c in part and c != 'training_seed']
+    cards = part.groupby('variant')[told].first().convert_dtypes()
     return wide.join(cards.loc[:, cards.nunique() > 1]).reset_index()
 
 def beside_paper(scores): # from Bench.run -> DataFrame, a row a published difference
