@@ -222,10 +222,6 @@ def _to_choose(corpus, name): # of a session
     moved = dict(val='test', test='gap')
     return replace(corpus[name], split=np.array([moved.get(s, s) for s in corpus[name].split]))
 
-def _corr(forecaster, session, horizon, context=40): # frames -> number
-    "Chapter 05's correlation of a forecaster on the test trials."
-    return float(evaluate(forecaster, session, context=context, horizon=horizon).scores['corr'])
-
 def _raw_corr(forecaster, session, raw, horizon, context=40): # fitted on the Session; the same with alpha = 1; frames
     "Correlation of the forecast with the unsmoothed trace of the same trials; raises ValueError for other trials."
     if not (np.array_equal(session.trials, raw.trials) and np.array_equal(session.split, raw.split)):
@@ -237,7 +233,7 @@ def _raw_corr(forecaster, session, raw, horizon, context=40): # fitted on the Se
     return float(np.concatenate(parts).mean())
 
 # %% ../nbs/07a_variants.ipynb #c9937ed2
-_VERSION = 4  # raise it when a change to this module, or to forecasts, makes kept scores wrong
+_VERSION = 5  # raise it when a change to this module, or to forecasts, makes kept scores wrong
 
 @dataclass
 class Bench:
@@ -323,10 +319,10 @@ class Bench:
                 found = evaluate(f, s, context=self.context, horizon=0)
                 out.setdefault(s.name, []).append({k: float(found.scores[k]) for k in FORECAST})
         card = {k: v for k, v in found.card.items() if k != 'fold'} # those of a session's folds are averaged
-        return {s: dict(card=card, scores=pd.DataFrame(rows).mean().to_dict()) for s, rows in out.items()}
+        return {s: [dict(card=card, scores=pd.DataFrame(rows).mean().to_dict())] for s, rows in out.items()}
 
     def scores(self, variant):
-        "session -> its card and scores, of a variant's models."
+        "session -> card and scores of each model: the variant's, and those beside a row of α."
         if self.blocks: return self.validated(variant)
         nq, dat = self.models(variant)
         corpus, method, out = self.corpus(**variant.data), variant.method or self.method, {}
@@ -336,8 +332,9 @@ class Bench:
         beside = _beside(self, variant, calm, horizon) if 'alpha' in variant.data else {}
         for s in corpus:
             found = evaluate(calm, s, context=self.context, horizon=horizon)
-            scores = _nq_scores(nq, s) | {k: float(found.scores[k]) for k in FORECAST} | beside.get(s.name, {})
-            out[s.name] = dict(card=found.card, scores=scores)
+            own, rivals = beside.get(s.name, ({}, []))
+            scores = _nq_scores(nq, s) | {k: float(found.scores[k]) for k in FORECAST} | own
+            out[s.name] = [dict(card=found.card, scores=scores), *rivals]
         return out
 
     def run(self, variant: Variant): # DataFrame: dataset, scale, table, variant, session, seed, CARD, metric, value
@@ -354,18 +351,11 @@ class Bench:
             start, found = time.perf_counter(), self.scores(variant)
             write_json(dict(variant=variant.label, seconds=time.perf_counter() - start, scores=found), path)
         about = dict(dataset=name, scale=self.scale, table=variant.table, variant=variant.name)
-        return pd.DataFrame([about | dict(session=s, seed=self.seed) | _card_of(k, found['card'])
-                             | dict(metric=k, value=float(v))
-                             for s, found in read_json(path)['scores'].items() for k, v in found['scores'].items()])
+        return pd.DataFrame([about | dict(session=s, seed=self.seed) | model['card'] | dict(metric=k, value=float(v))
+                             for s, models in read_json(path)['scores'].items()
+                             for model in models for k, v in model['scores'].items()])
 
-_BESIDE = dict(poco='baseline', var='baseline', oracle='ceiling') # whose correlations stand beside CalM's
-
-def _card_of(metric, card):
-    "Of a row: where a score is a rival's, that it is one, and nothing of how CalM was trained and asked."
-    method = _BESIDE.get(metric.split('_')[0])
-    return card | dict(method=method, presentations=None, estimator=None) if method else card
-
-def _beside(bench, variant, calm, horizon): # -> session -> score -> number
+def _beside(bench, variant, calm, horizon): # -> session -> CalM's further scores, card and scores of each rival
     "What stands beside a row of α: forecasters of the same target, the unsmoothed target, decoding."
     corpus, raw = bench.corpus(**variant.data), bench.corpus(**variant.data | dict(alpha=1.))
     scale, context, seed = bench.scale, bench.context, bench.seed
@@ -380,10 +370,12 @@ def _beside(bench, variant, calm, horizon): # -> session -> score -> number
         decoder = CalMDecoder(features, bench.variables, 'glu', scale=scale, seed=seed).fit(corpus)
     out = {}
     for s in corpus:
-        out[s.name] = {f'{k}_corr': _corr(m, s, horizon, context) for k, m in models.items()}
-        out[s.name] |= {f'{k}_raw_corr': _raw_corr(m, s, raw[s.name], horizon, context)
-                        for k, m in (dict(calm=calm) | models).items()}
-        if decoder: out[s.name]['r2'] = float(np.nanmean(evaluate_decoder(decoder, s).scores['r2']))
+        rough = {k: _raw_corr(m, s, raw[s.name], horizon, context) for k, m in (dict(calm=calm) | models).items()}
+        own = dict(calm_raw_corr=rough['calm'])
+        found = {k: evaluate(m, s, context=context, horizon=horizon) for k, m in models.items()}
+        if decoder: own['r2'] = float(np.nanmean(evaluate_decoder(decoder, s).scores['r2']))
+        out[s.name] = own, [dict(card=e.card, scores={f'{k}_corr': float(e.scores['corr']), f'{k}_raw_corr': rough[k]})
+                            for k, e in found.items()]
     return out
 
 # %% ../nbs/07a_variants.ipynb #0f2845dd
@@ -472,8 +464,7 @@ def ablation_table(
     for c in columns:
         told = [_PUBLISHED.get((table, v, c)) for v in wide.index]
         if any(told): wide[f'{c}, paper'] = [f'{x[0]:.3f} ± {x[1]:.3f}' if x else '–' for x in told]
-    told = [c for c in CARD[2:] if c in part and c != 'training_seed']
-    cards = part.groupby('variant')[told].first().convert_dtypes()
+    cards = part.groupby('variant')[[c for c in CARD[2:] if c in part and c != 'training_seed']].first()
     return wide.join(cards.loc[:, cards.nunique() > 1]).reset_index()
 
 def beside_paper(scores): # from Bench.run -> DataFrame, a row a published difference

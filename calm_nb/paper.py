@@ -348,9 +348,8 @@ def _made_by(part):
     model = str(part.model.iloc[0]) if 'model' in part else 'CalM'
     known = 'paper' if model.startswith('CalM-paper') else 'ours' if model.startswith('CalM') else 'baseline'
     if 'method' not in part: return known, ''
-    told = part.dropna(axis=1, how='all')
-    said = [f'method {part.method.iloc[0]}', *(told.estimator.astype(str).unique() if 'estimator' in told else ())]
-    if 'presentations' in told: said.append(f'{part.presentations.mean():,.0f} presentations')
+    said = [f'method {part.method.iloc[0]}', *(part.estimator.astype(str).unique() if 'estimator' in part else ())]
+    if 'presentations' in part: said.append(f'{part.presentations.mean():,.0f} presentations')
     if (n := part.get('training_seed', pd.Series()).nunique()) > 1: said.append(f'{n} training seeds')
     return str(part.method.iloc[0]), ', '.join(said)
 
