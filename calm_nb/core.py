@@ -49,9 +49,9 @@ def seed_everything(seed: int): # below 2**32
     torch.manual_seed(seed)
 
 def best_device(): # torch.device
-    "CUDA where there is one, else the CPU; the variable CALM_NB_DEVICE overrides; raises ValueError for an absent one."
+    "CUDA where there is one, else, and in tests, the CPU; CALM_NB_DEVICE overrides; ValueError for an absent one."
     import torch
-    named = os.environ.get('CALM_NB_DEVICE')
+    named = os.environ.get('CALM_NB_DEVICE') or ('cpu' if in_test() else None)
     device = torch.device(named or ('cuda' if torch.cuda.is_available() else 'cpu'))
     if device.type == 'cuda' and not torch.cuda.is_available():
         raise ValueError(f'CALM_NB_DEVICE={named}: torch {torch.__version__} finds no CUDA device; unset the variable '
