@@ -32,7 +32,8 @@ def versions() -> dict: # name -> version
     needed = [r for r in requires('calm_nb') if 'extra ==' not in r] if installed else ['torch', 'numpy']
     names = [re.match(r'[\w-]+', r)[0] for r in needed]
     here = {'python': platform.python_version(), 'system': f'{platform.system()} {platform.machine()}'}
-    return here | {'calm_nb': calm_nb.__version__} | {n: _version(n) for n in names}
+    there = {n: _version(n) for n in names} | {'torch': torch.__version__} # which tells the build for CUDA, too
+    return here | {'calm_nb': calm_nb.__version__} | there
 
 def devices() -> dict: # what -> text
     "Where models train, and what is free there."
