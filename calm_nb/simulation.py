@@ -171,10 +171,10 @@ def _replay(session):
                          'here; simulate it again with this version of NumPy')
     return sim
 
-def _futures(session, trials, context, samples, seed, known):
+def _futures(session, trials, context, samples, seed, known, W=None):
     "Futures from known(sim, trial, rng): states (samples, N) of the last context frame, counts (samples, context, N)."
     sim, trials = _replay(session), np.atleast_1d(trials)
-    c, W, alpha = sim.config, sim.W.astype('float32'), session.alpha
+    c, W, alpha = sim.config, (sim.W if W is None else W).astype('float32'), session.alpha
     bad = trials[(trials < 0) | (trials >= c.trials)]
     if bad.size: raise ValueError(f'trials {bad[:5].tolist()}: {session.name} has 0 to {c.trials-1}')
     if samples < 1: raise ValueError(f'{samples} samples: expected at least 1 future a trial')
@@ -196,11 +196,12 @@ def oracle(
     context: int=40, # frames known
     samples: int=64, # futures a trial
     seed: int=0, # of the futures
+    W: np.ndarray=None, # (N, N) the weights that it goes by; None: the network's
 ) -> np.ndarray: # (samples, n, steps-context, N) float32, z-scored
     "Futures drawn by who knows W, r and the spikes up to the context's end; raises ValueError for another session."
     def known(sim, trial, rng):
         return tuple(np.repeat(x[None], samples, 0) for x in (sim.r[trial, context-1], sim.spikes[trial, :context]))
-    return _futures(session, trials, context, samples, seed, known)
+    return _futures(session, trials, context, samples, seed, known, W)
 
 # %% ../nbs/02_simulation.ipynb #d6a22eb9
 def _read_spikes(session, trial, context, config):
