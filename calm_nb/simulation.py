@@ -177,6 +177,7 @@ def _futures(session, trials, context, samples, seed, known, W=None):
     c, W, alpha = sim.config, (sim.W if W is None else W).astype('float32'), session.alpha
     bad = trials[(trials < 0) | (trials >= c.trials)]
     if bad.size: raise ValueError(f'trials {bad[:5].tolist()}: {session.name} has 0 to {c.trials-1}')
+    if W.shape != sim.W.shape: raise ValueError(f'W is {W.shape}: {session.name} has weights {sim.W.shape}')
     if samples < 1: raise ValueError(f'{samples} samples: expected at least 1 future a trial')
     if not 1 <= context < c.steps: raise ValueError(f'context is {context} frames: it must be 1 to {c.steps-1}')
     futures = np.empty((samples, len(trials), c.steps-context, c.neurons), 'float32')
