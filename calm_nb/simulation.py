@@ -199,7 +199,7 @@ def oracle(
     seed: int=0, # of the futures
     W: np.ndarray=None, # (N, N) the weights that it goes by; None: the network's
 ) -> np.ndarray: # (samples, n, steps-context, N) float32, z-scored
-    "Futures drawn by who knows W, r and the spikes up to the context's end; raises ValueError for another session."
+    "Futures drawn by who knows W, r and the spikes to the context's end; ValueError for other sessions or shapes of W."
     def known(sim, trial, rng):
         return tuple(np.repeat(x[None], samples, 0) for x in (sim.r[trial, context-1], sim.spikes[trial, :context]))
     return _futures(session, trials, context, samples, seed, known, W)
