@@ -14,7 +14,7 @@ from .forecast import KNOWING, _spread, draw_bars, draw_traces, label_traces
 # %% ../nbs/09b_readme.ipynb #e4654d07
 _RUNS = dict( # task: data -> folder, split
     forecast={'simulated networks': ('simulation-n200-small', 'single'),
-              'harder networks': ('simulation-hard-small', 'single'),
+              'harder networks': ('simulation-hard-n200-small', 'single'),
               'worms': ('atanas-blocks-small', 'held-in'),
               'held-out worms': ('atanas-animals-small', 'held-out'),
               'mice': ('hippocampus-small', 'held-in'),
