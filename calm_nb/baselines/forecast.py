@@ -1121,7 +1121,7 @@ SEARCH = dict( # scale -> network -> settings tried, every combination
     tiny={name: dict(lr=(2e-3, 5e-3)) for name in NETS},
     small=dict(TCN=dict(lr=(1e-3, 2e-3), steps=(200, 400)), PatchTST=dict(lr=(3e-4, 1e-3), steps=(150, 300)),
                iTransformer=dict(lr=(3e-4, 1e-3), steps=(300, 600)),
-               POCO=dict(lr=(3e-4, 1e-3), weight_decay=(.01, .3))),
+               POCO=dict(lr=(3e-4, 1e-3), steps=(1000, 4000))),
     paper={name: dict(lr=(1e-4, 3e-4, 1e-3, 3e-3, 5e-3), weight_decay=(1e-4, .01, .1)) for name in NETS})
 
 # %% ../../nbs/04d_forecast_baselines.ipynb #a1aab408
