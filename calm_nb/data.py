@@ -5,11 +5,12 @@ __all__ = ['SPLITS', 'SIZES', 'RecordingError', 'expect', 'windows_of', 'Recordi
            'read_attribute', 'smooth_next', 'ema', 'hold_out', 'Session', 'prepare', 'resplit', 'thin', 'block_split',
            'fewer', 'save_session', 'open_session', 'Corpus', 'describe', 'Raw', 'stored_corpus', 'Forecast']
 
-# %% ../nbs/01_data.ipynb #28993566
+# %% ../nbs/01_data.ipynb #a5daf4f5
 import io, json, os, time
-from collections import Counter, OrderedDict
-from dataclasses import dataclass, field, fields, replace
-from functools import partial
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote
@@ -20,15 +21,15 @@ from scipy.signal import lfilter
 
 from .core import atomic_path, choose, config_key, in_test, resolve_scale, runs_root
 
-# %% ../nbs/01_data.ipynb #adb4715a
+# %% ../nbs/01_data.ipynb #dd72c69e
 class RecordingError(ValueError):
-    "A recording that cannot be used: the message names the file, what it holds, what was expected, what to do."
+    "A recording that cannot be used: the message says which file, what it holds, what was expected, what to do."
 
 def expect(condition, message: str):
     "Raise a RecordingError with this message unless the condition holds."
     if not condition: raise RecordingError(message)
 
-# %% ../nbs/01_data.ipynb #d1cf4000
+# %% ../nbs/01_data.ipynb #b78836fe
 def windows_of(
     segments, # (m, 2) frames [start, stop), or a number of frames
     length: int=80, # frames per window
@@ -36,22 +37,20 @@ def windows_of(
     "Return windows side by side that never cross the border of a segment: pseudo-trials."
     if length < 1: raise ValueError(f'windows of {length} frames: expected at least 1')
     if np.ndim(segments) == 0: segments = [[0, segments]]
-    starts = [np.arange(start, stop - length + 1, length) for start, stop in segments]
-    starts = np.concatenate(starts).astype(np.int64)
-    return np.stack([starts, starts + length], 1)
+    starts = [a for start, stop in segments for a in range(start, stop - length + 1, length)]
+    return np.array(starts, np.int64)[:, None] + [0, length]
 
-# %% ../nbs/01_data.ipynb #f233e2c7
-def _check_intervals(name, spans, frames, source):
-    "Return intervals [start, stop) as (n, 2) int64; they must be in order, apart, and inside the recording."
+# %% ../nbs/01_data.ipynb #b3b57e01
+def _check_intervals(spans, frames, name):
+    "Return intervals [start, stop) as (n, 2) int64: in order, apart, inside the recording."
     spans = np.asarray(spans)
-    pairs = spans.ndim == 2 and spans.shape[1] == 2 and len(spans) and spans.dtype.kind in 'iuf'
-    expect(pairs and (spans == np.floor(spans)).all(), f'{source}: {name} of shape {spans.shape}, type '
-           f'{spans.dtype}; expected (n, 2) whole frames [start, stop), at least one')
-    wrong = (spans[:, 0] < 0) | (spans[:, 1] > frames) | (spans[:, 0] >= spans[:, 1])
-    wrong[1:] |= spans[1:, 0] < spans[:-1, 1]
-    rows = np.flatnonzero(wrong)[:5]
-    expect(not rows.size, f'{source}: {name} {rows.tolist()} are {spans[rows].tolist()}; expected start < stop '
-           f'within the {frames} frames, sorted, without overlap')
+    whole = spans.ndim == 2 and spans.shape[1] == 2 and spans.dtype.kind in 'iu'
+    expect(whole and len(spans), f'{name} hold {spans.dtype} of shape {spans.shape}; expected whole numbers '
+           '(n, 2): frames [start, stop)')
+    steps = np.diff(np.r_[0, spans.astype(np.int64).ravel(), frames])
+    wrong = (steps[1::2] < 1) | (steps[0:-1:2] < 0) | (steps[2::2] < 0)
+    expect(not wrong.any(), f'{name} {np.flatnonzero(wrong)[:5]} are {spans[wrong][:5].tolist()}; expected '
+           f'start < stop, sorted, without overlap, within {frames} frames')
     return spans.astype(np.int64)
 
 def _segment_of(spans, segments):
@@ -60,36 +59,19 @@ def _segment_of(spans, segments):
     inside = (i >= 0) & (spans[:, 1] <= segments[np.maximum(i, 0), 1])
     return np.where(inside, i, -1)
 
-def _check_traces(traces, source):
-    "Return traces as float32 (T, N), and notes; NaN is refused."
-    given = np.asarray(traces)
-    expect(given.ndim == 2 and given.size and given.dtype.kind in 'fiu', f'{source}: traces of shape '
-           f'{given.shape}, type {given.dtype}; expected numbers (T frames, N neurons)')
-    with np.errstate(over='ignore'): traces = given.astype(np.float32, copy=False)
-    bad = np.flatnonzero(~np.isfinite(traces).all(0))
-    expect(not bad.size, f'{source}: NaN or infinite values in {len(bad)} of {traces.shape[1]} neurons: '
-           f'{bad[:8].tolist()}; leave these neurons out or mend the frames')
-
-    if given.dtype == np.float32: return traces, []
-    sd, stored_sd = (np.std(x[:2000], axis=0, dtype=np.float64) for x in (given, traces))
-    coarse = np.flatnonzero(np.abs(stored_sd - sd) > .05*sd)
-    if not coarse.size: return traces, []
-    return traces, [f'float32 is too coarse for neurons {coarse[:8].tolist()}, {coarse.size} in all, which '
-                    'change little beside their offset: subtract it first']
-
-def _check_columns(table, columns, rows, source):
-    "Return the columns of a table as arrays; each must hold numbers or text, a row per frame, neuron or trial."
+def _check_columns(columns, rows, name):
+    "Return a table's columns as arrays of numbers or text, a row per frame, neuron or trial."
     checked = {}
-    for name, values in columns.items():
+    for column, values in columns.items():
         values = np.asarray(values)
         if values.dtype.kind in 'OS': values = values.astype(str)
-        fits = values.dtype.kind in 'biufU' and values.size and values.shape[0] == rows
-        expect(fits, f'{source}: {table} {name!r} of shape {values.shape}, type {values.dtype}; expected '
-               f'numbers or text in {rows} rows')
-        checked[str(name)] = values
+        fits = values.shape[:1] == (rows,) and values.size and values.dtype.kind in 'biufU'
+        expect(fits, f'{name} {column!r} holds {values.dtype} of shape {values.shape}; expected {rows} rows of '
+               'numbers or text')
+        checked[str(column)] = values
     return checked
 
-# %% ../nbs/01_data.ipynb #d8c01a09
+# %% ../nbs/01_data.ipynb #a8f396a7
 @dataclass(eq=False)
 class Recording:
     "Traces as recorded, with trials and behaviour; raises a RecordingError that says what does not fit."
@@ -109,124 +91,121 @@ class Recording:
     notes: list = field(default_factory=list) # what the reader decided or left out, in words
 
     def __post_init__(self):
-        source = f'{self.source or "recording"} (subject {self.subject}, session {self.session})'
-        self.traces, notes = _check_traces(self.traces, source)
-        self.notes = [*self.notes, *notes]
-        frames, neurons = self.traces.shape
+        name = f'{self.source} (subject {self.subject}, session {self.session}):'
+        x = np.asarray(self.traces)
+        expect(x.ndim == 2 and x.size and x.dtype.kind in 'fiu', f'{name} traces hold {x.dtype} of shape '
+               f'{x.shape}; expected numbers (T frames, N neurons)')
+        self.traces = x.astype(np.float32, copy=False)
+        bad = np.flatnonzero(~np.isfinite(self.traces).all(0))
+        expect(not len(bad), f'{name} traces hold NaN or infinite values in {len(bad)} of {x.shape[1]} neurons, '
+               f'{bad[:8].tolist()}: leave these out, or mend the frames')
+        sd = x.std(0)
+        expect(sd.any(), f'{name} traces are constant: is the file complete?')
+        coarse = np.flatnonzero((np.spacing(np.abs(self.traces).max(0)) > .1*sd) & (sd > 0))
+        if len(coarse):
+            self.notes = [*self.notes, f'float32 is too coarse for neurons {coarse.tolist()}: subtract their offset']
 
         self.rate = float(self.rate)
-        expect(0 < self.rate < np.inf, f'{source}: rate {self.rate}; expected frames per second, above 0')
+        expect(0 < self.rate < np.inf, f'{name} rate {self.rate}; expected frames per second, above 0')
+        if self.segments is None: self.segments = [[0, len(x)]]
+        self.segments = _check_intervals(self.segments, len(x), f'{name} segments')
+        self.trials = _check_intervals(self.trials, len(x), f'{name} trials')
+        crossing = self.trials[_segment_of(self.trials, self.segments) < 0]
+        expect(not len(crossing), f'{name} trials {crossing[:5].tolist()} cross the border of a segment: cut '
+               'them with windows_of(segments), or leave them out')
 
-        segments = [[0, frames]] if self.segments is None else self.segments
-        self.segments = _check_intervals('segments', segments, frames, source)
-        self.trials = _check_intervals('trials', self.trials, frames, source)
-        crossing = np.flatnonzero(_segment_of(self.trials, self.segments) < 0)[:5]
-        expect(not crossing.size, f'{source}: trials {self.trials[crossing].tolist()} cross the border of a '
-               'segment; cut them with windows_of(segments) or leave them out')
+        self.behaviour = _check_columns(self.behaviour, len(x), f'{name} behaviour')
+        self.neurons = _check_columns(self.neurons, x.shape[1], f'{name} neurons')
+        self.trial_info = _check_columns(self.trial_info, len(self.trials), f'{name} trial_info')
 
-        self.behaviour = _check_columns('behaviour', self.behaviour, frames, source)
-        self.neurons = _check_columns('neurons', self.neurons, neurons, source)
-        self.trial_info = _check_columns('trial_info', self.trial_info, len(self.trials), source)
-
-# %% ../nbs/01_data.ipynb #26280c44
+# %% ../nbs/01_data.ipynb #f7341f5c
 def frame_times(
     stamps, # (n,) s
     frames: int, # T
     source: str, # name of the file, for messages
     notes: list, # gets a note if there are more stamps than frames
 ) -> tuple: # (T,) float64 s, and (T,) bool: a pause before this frame
-    "Return the times of the frames and the pauses, steps over 1.5 of the median; raises RecordingError."
-    expect(len(stamps) >= frames, f'{source}: {len(stamps)} time stamps for {frames} frames; expected one per '
-           'frame: download or export the file again')
-    if len(stamps) > frames:
-        notes.append(f'{len(stamps)} time stamps for {frames} frames: the first {frames} are used')
+    "Return the times of the frames, and the pauses: steps longer than 1.5 median steps."
+    expect(len(stamps) >= frames, f'{source}: {len(stamps)} time stamps for {frames} frames: export it again')
+    if len(stamps) > frames: notes.append(f'{len(stamps)} time stamps: the first {frames} are used')
     times = np.asarray(stamps[:frames], np.float64)
     steps = np.diff(times)
-    wrong = np.flatnonzero(~(np.isfinite(steps) & (steps > 0)))
-    expect(not wrong.size, f'{source}: time stamps do not increase at frame {wrong[:1] + 1}; expected finite '
-           'seconds in order: export the stamps again')
-    pause = np.zeros(frames, bool)
-    pause[1:] = steps > 1.5*np.median(steps) if steps.size else False
-    return times, pause
+    wrong = np.flatnonzero(~((steps > 0) & (steps < np.inf)))
+    expect(not len(wrong), f'{source}: time stamps do not increase after frame {wrong[:1]}: export it again')
+    return times, np.r_[False, steps > 1.5*np.median(steps)][:frames]
 
-# %% ../nbs/01_data.ipynb #38b7b385
+# %% ../nbs/01_data.ipynb #a2381267
+_HINTS = {'truncated': 'it is cut short: copy or download it again', 'signature': 'it is not an HDF5 file',
+          'lock': 'close the program that writes it', 'filter': 'import hdf5plugin first'}
+
+@contextmanager
+def _reading(what):
+    "Pass an error of HDF5 on in its own words, with the file's name and a hint."
+    try: yield
+    except (OSError, RuntimeError) as error:
+        hints = [hint for word, hint in _HINTS.items() if word in str(error)]
+        hint = [*hints, 'it is damaged: copy or download it again'][0]
+        raise RecordingError(f'{what} cannot be read ({error}); {hint}') from error
+
 def open_hdf5(path) -> h5py.File:
-    "Open an HDF5 file for reading; raises FileNotFoundError, or RecordingError in the library's own words."
-    path = Path(path)
-    if not path.is_file(): raise FileNotFoundError(f'{path}: no such file; expected an HDF5 file')
-    try: return h5py.File(path, 'r')
-    except OSError as error:
-        cause = 'no HDF5 file'
-        if 'truncated' in str(error): cause = 'truncated; copy or download it again'
-        if isinstance(error, PermissionError): cause = 'you may not read it; ask for permission'
-        if isinstance(error, BlockingIOError): cause = 'another program has it open for writing; close that one'
-        raise RecordingError(f'{path}, {path.stat().st_size:,} bytes: {cause} ({error})') from error
-
-def _check_dataset(data, where, ndim, rows, kind):
-    "Refuse a dataset of other kind or shape, in another file, or larger than what the file stores can be."
-    expect(isinstance(data, h5py.Dataset), f'{where} is a group; expected a dataset')
-    expect(not (data.external or data.is_virtual), f'{where}: its values lie in other files, which are not '
-           'read: copy them into this one')
-    text = h5py.check_string_dtype(data.dtype) is not None
-    numbers = data.dtype.kind in 'fiub'
-    fits = dict(number=numbers, text=text, any=numbers or text)[choose('kind', kind, ('number', 'text', 'any'))]
-    expect(fits and data.shape is not None, f'{where} holds {data.dtype}; expected {kind}s')
-    expect(ndim in (None, data.ndim), f'{where} has shape {data.shape}; expected {ndim} axes')
-    expect(rows is None or data.shape[:1] == (rows,), f'{where} has shape {data.shape}; expected {rows} rows')
-
-    stored, chunk = data.id.get_storage_size(), np.prod(data.chunks or (0,), dtype=float)
-    size = max(np.prod(data.shape, dtype=float), chunk)*data.dtype.itemsize
-    likely = size <= max(2**20, 2000*stored) and size <= max(2**30, 100*stored)
-    expect(likely and (stored or not size), f'{where} of shape {data.shape}, chunks {data.chunks}, would take '
-           f'{size:,.0f} bytes and the file stores {stored:,}: it is damaged or was never written')
+    "Open an HDF5 file for reading; raises FileNotFoundError or RecordingError."
+    if not Path(path).is_file():
+        raise FileNotFoundError(f'{path}: no such file; expected an HDF5 file')
+    with _reading(path): return h5py.File(path, 'r')
 
 def read_field(
-    file: h5py.File, # as opened: not a file that a link led to
+    file: h5py.File, # as opened, not reached through a link
     name: str, # of a dataset: 'gcamp/traces'
     ndim: int=None, rows: int=None, # axes and rows expected
     kind: str='number', # 'number', 'text' or 'any'
     missing=..., # returned if the dataset is absent; the default raises
 ) -> np.ndarray: # text as str
-    "Return a whole dataset; raises a RecordingError for an absent one, another kind or shape, or damage."
+    "Return a whole dataset; raises RecordingError if it is absent, of other kind or shape, or damaged."
     where = f'{file.filename}: {name}'
-    try:
-        if name not in file:
-            expect(missing is not ..., f'{where} is absent; the file holds {", ".join(list(file)[:12])}: is it '
-                   'complete, and of this release?')
-            return missing
-        data = file[name]
-        expect(data.file.filename == file.filename, f'{where} is a link into {data.file.filename}, which is not '
-               'followed: copy the values into this file')
-        _check_dataset(data, where, ndim, rows, kind)
-        if data.dtype.kind in 'fiub': return data[()]
-        return np.asarray(data.asstr(errors='replace')[()], dtype=str)
-    except (OSError, RuntimeError, KeyError) as error:
-        hint = 'install hdf5plugin and import it first' if 'filter' in str(error) else 'download or make it again'
-        raise RecordingError(f'{where} cannot be read ({error}); {hint}') from error
+    with _reading(where):
+        data = file.get(name)
+        if data is None and missing is not ...: return missing
+        expect(isinstance(data, h5py.Dataset),
+               f'{where} is no array of this file, which holds {", ".join(file)}')
+        linked = data.file.filename != file.filename or data.external or data.is_virtual
+        expect(not linked, f'{where} lies in another file, which is not read: copy the values')
+
+        shape, numbers = data.shape, data.dtype.kind in 'fiub'
+        text = h5py.check_string_dtype(data.dtype) is not None
+        fits = dict(number=numbers, text=text, any=numbers or text)[kind] and shape is not None
+        fits = fits and ndim in (None, len(shape)) and rows in (None, *shape[:1])
+        expect(fits, f'{where} holds {data.dtype} of shape {shape}; expected {kind}, '
+               f'{ndim or "any"} axes, {rows or "any"} rows')
+
+        # bounded before memory is taken: a chunk is unpacked whole
+        size = data.dtype.itemsize*max(np.prod(shape, dtype=float), np.prod(data.chunks or 0.))
+        stored = data.id.get_storage_size()
+        likely = size <= max(2**20, 2000*stored) and size <= max(2**30, 100*stored)
+        expect(likely and (stored or not size), f'{where} of shape {shape} would take {size:,.0f} '
+               f'bytes, and {stored:,} are stored: it is damaged or was never written')
+        return np.asarray(data.asstr(errors='replace')[()], str) if text else data[()]
 
 def read_attribute(
-    file: h5py.File, name: str, attribute: str, # open file, group or dataset in it ('/'), its attribute
+    file: h5py.File, name: str, # open file, group or dataset in it ('/')
+    attribute: str,
     missing=None, # returned if there is no such group, dataset or attribute
 ):
-    "Return an attribute: a number, text or an array; raises a RecordingError for a damaged one."
-    try: value = file[name].attrs.get(attribute, missing) if name in file else missing
-    except (OSError, RuntimeError, KeyError) as error:
-        raise RecordingError(f'{file.filename}: attribute {attribute} of {name} cannot be read ({error})') from error
-    return value.decode(errors='replace') if isinstance(value, bytes) else value
+    "Return an attribute: a number, text or an array; raises RecordingError if it is damaged."
+    with _reading(f'{file.filename}: {attribute} of {name}'):
+        value = file[name].attrs.get(attribute, missing) if name in file else missing
+        return value.decode(errors='replace') if isinstance(value, bytes) else value
 
-# %% ../nbs/01_data.ipynb #33433720
-_BLOCK = 1024 # frames read or filtered at a time, so that memory stays small
-
-def _blocks(spans):
-    for start, stop in spans:
-        for a in range(start, stop, _BLOCK): yield a, min(a + _BLOCK, stop), a == start
+# %% ../nbs/01_data.ipynb #e486638e
+def _blocks(spans, length=1024):
+    "Cut intervals into pieces of at most `length` frames, so that memory stays small."
+    return [(a, min(a + length, stop)) for start, stop in spans for a in range(start, stop, length)]
 
 def smooth_next(
     x: np.ndarray, # (k, N) the newest frames
     alpha: float,
     state: np.ndarray=None, # (1, N) as the last call returned it; None: the recording begins
 ) -> tuple: # (k, N) float32, state
-    "Smooth the next frames of a recording that is still running, as `ema` would the whole."
+    "Smooth the next frames of a recording that still runs, as `ema` would smooth the whole."
     x = x.astype(np.float64)
     if state is None: state = (1 - alpha)*x[:1]
     y, state = lfilter([alpha], [1, alpha - 1], x, axis=0, zi=state)
@@ -237,27 +216,25 @@ def ema(
     alpha: float=.15, # weight of the newest frame, in (0, 1]; 1: no smoothing
     segments=None, # (m, 2) frames [start, stop) at which smoothing starts anew; None: once
 ) -> np.ndarray: # (T, N) float32; frames outside every segment stay as they are
-    "Return the causal moving average y_t = α x_t + (1 - α) y_{t-1}, from the steady state of the first frame."
+    "Return the causal moving average y_t = α x_t + (1 - α) y_{t-1}, as if the first frame had lasted for ever."
     if not 0 < alpha <= 1: raise ValueError(f'alpha={alpha}: expected a weight above 0, at most 1')
     smooth = np.array(traces, np.float32)
-    segments = [(0, len(traces))] if segments is None else np.asarray(segments)
-    for start, stop, first in _blocks(segments):
-        if first: state = None
-        smooth[start:stop], state = smooth_next(np.asarray(traces[start:stop]), alpha, state)
+    for segment in [(0, len(smooth))] if segments is None else segments:
+        state = None
+        for a, b in _blocks([segment]): smooth[a:b], state = smooth_next(smooth[a:b], alpha, state)
     return smooth
 
-# %% ../nbs/01_data.ipynb #b6b1a30b
+# %% ../nbs/01_data.ipynb #03db4d8a
 SPLITS = ('train', 'val', 'test')
 
 def _split_trials(n, seed):
-    "Assign 70 % of n trials to training, 15 % to validation, 15 % to test, one at least of each from three on."
-    first, second = int(.7*n + .5), int(.85*n + 1e-9)
+    "Assign 70 % of n trials to training, 15 % to validation, 15 % to test; of three or more, one at least to each."
+    train, learn = int(.7*n + .5), int(.85*n + 1e-9) # learn: training and validation
     if n >= 3:
-        first = min(first, n - 2)
-        second = min(max(second, first + 1), n - 1)
-    second = max(first, second)
-    split = np.repeat(SPLITS, [first, second - first, n - second])
-    return split[np.random.default_rng(seed).permutation(n)]
+        train = min(train, n - 2)
+        learn = min(max(learn, train + 1), n - 1)
+    learn = max(learn, train)
+    return np.repeat(SPLITS, [train, learn - train, n - learn])[np.random.default_rng(seed).permutation(n)]
 
 def hold_out(
     subjects, # names of the animals, repeats allowed
@@ -265,14 +242,12 @@ def hold_out(
     seed: int=0,
 ) -> list: # sorted names
     "Draw the animals that training never sees; raises ValueError if none would be left."
-    subjects = sorted({str(s) for s in subjects})
+    subjects = sorted({str(subject) for subject in subjects})
     count = int(n*len(subjects) + .5) if 0 < n < 1 else int(n)
-    if not 0 <= count < len(subjects):
-        raise ValueError(f'cannot hold out {count} of {len(subjects)} animals ({", ".join(subjects[:8])}): '
-                         f'expected 0 to {len(subjects) - 1}')
+    if not 0 <= count < len(subjects): raise ValueError(f'cannot hold out {count} of {len(subjects)} animals')
     return sorted(np.random.default_rng(seed).permutation(subjects)[:count].tolist())
 
-# %% ../nbs/01_data.ipynb #8d3f69a4
+# %% ../nbs/01_data.ipynb #e81f00cb
 @dataclass(eq=False, repr=False)
 class Session:
     "A recording that a model can read: smoothed, split by trials, with each neuron's scale; `len`: trials."
@@ -302,8 +277,7 @@ class Session:
 
     def __repr__(self):
         counts = ', '.join(f'{len(self.of(split))} {split}' for split in SPLITS)
-        return (f'Session({self.name}: {len(self.traces)} frames at {self.rate:.3g} Hz, {self.n_neurons} '
-                f'neurons, trials: {counts})')
+        return f'Session({self.name}: {len(self.traces)} frames, {self.n_neurons} neurons, trials: {counts})'
 
     def of(self, split: str) -> np.ndarray:
         "Return the indices of the trials of 'train', 'val' or 'test'."
@@ -324,66 +298,47 @@ class Session:
     def window(self, start: int, stop: int) -> np.ndarray:
         "Return the z-scored frames [start, stop), (stop - start, N); they must lie within one segment."
         inside = _segment_of(np.array([[start, stop]]), self.segments)[0] >= 0
-        if not inside or start >= stop:
-            raise ValueError(f'{self.name}: window [{start}, {stop}) is not inside one segment; segments are '
-                             f'{self.segments[:5].tolist()}')
+        if not (inside and start < stop):
+            raise ValueError(f'{self.name}: frames [{start}, {stop}) are not within one segment')
         return self.zscore(self.traces[start:stop])
 
     def trial(self, i: int) -> np.ndarray:
         "Return the z-scored frames of trial i, (T_i, N)."
-        return self.window(*map(int, self.trials[i]))
+        return self.window(*self.trials[i])
 
     def train_stretches(self) -> np.ndarray: # (k, 2) frames [start, stop)
         "Return the training trials, joined where they touch within a segment: windows may start anywhere in them."
         trials = self.trials[self.of('train')]
         segment = _segment_of(trials, self.segments)
-        apart = (trials[1:, 0] != trials[:-1, 1]) | (segment[1:] != segment[:-1])
-        edges = np.flatnonzero(np.r_[True, apart, True])
-        return np.stack([trials[edges[:-1], 0], trials[edges[1:] - 1, 1]], 1)
+        apart = (trials[1:, 0] != trials[:-1, 1]) | (np.diff(segment) != 0)
+        return np.stack([trials[np.r_[True, apart], 0], trials[np.r_[apart, True], 1]], 1)
 
     def spans(self, split: str, offsets: bool=True) -> np.ndarray: # (n, 2) frames [start, stop)
         "Return a split's trials; of pseudo-trials in training, every window of their length (`offsets`)."
         trials = self.trials[self.of(split)]
-        if not (split == 'train' and offsets and self.pseudo_trials and len(trials)): return trials
+        if not (split == 'train' and offsets and self.pseudo_trials): return trials
         length = int(np.diff(trials).min())
         starts = np.concatenate([np.arange(a, b - length + 1) for a, b in self.train_stretches()])
         return np.stack([starts, starts + length], 1)
 
     @property
     def digest(self) -> str:
-        "Sixteen hexadecimal digits of what a model may learn; the split and the scale are not among it."
+        "Sixteen hexadecimal digits of what a model may learn from; the split and the scale are not among it."
         if isinstance(self.traces, _StoredTraces): return self.traces.digest
-        content = sha256(repr(self.traces.shape).encode())
-        for start, stop, _ in _blocks([(0, len(self.traces))]):
-            content.update(np.ascontiguousarray(self.traces[start:stop], np.float32))
-        spans = [np.asarray(x).tolist() for x in (self.trials, self.segments)]
-        rest = [spans, float(self.rate), float(self.alpha), self.units, bool(self.pseudo_trials)]
-        content.update(json.dumps(rest).encode())
+        about = [self.traces.shape, self.trials.tolist(), self.segments.tolist(), self.rate, self.alpha,
+                 self.units, self.pseudo_trials]
+        content = sha256(json.dumps(about).encode())
+        content.update(np.ascontiguousarray(self.traces, np.float32))
         return content.hexdigest()[:16]
 
-    def close(self):
-        "Close the file behind stored traces; the next read opens it again."
-        if isinstance(self.traces, _StoredTraces): self.traces.close()
-
-# %% ../nbs/01_data.ipynb #2bd8d727
+# %% ../nbs/01_data.ipynb #3ee119d8
 def _scale(traces, trials):
-    "Mean and sd (N,) over the frames of `trials`, in float64, and notes on neurons without a scale."
-    frames = np.diff(trials).sum()
-    mean = sum(np.asarray(traces[a:b], np.float64).sum(0) for a, b, _ in _blocks(trials))/frames
-    square = sum(((np.asarray(traces[a:b], np.float64) - mean)**2).sum(0) for a, b, _ in _blocks(trials))
-    sd = np.sqrt(square/frames)
-    constant = sd <= 1e-6*np.abs(mean)
-    sd = np.where(constant, 1, sd)
-    notes = []
-    if constant.any():
-        notes.append(f'scale: neurons {np.flatnonzero(constant).tolist()} are constant in the training trials: '
-                     'their sd is taken as 1')
-    farthest = [np.abs(traces[a:b] - mean).max(0)/sd for a, b, _ in _blocks([(0, len(traces))])]
-    loud = np.flatnonzero(np.max(farthest, 0) > 50)
-    if loud.size:
-        notes.append(f'scale: neurons {loud.tolist()} reach more than 50 sd of the training trials: leave them '
-                     'out, or they rule every mean error')
-    return mean.astype(np.float32), sd.astype(np.float32), notes
+    "Mean and sd (N,) over the frames of `trials`, summed in float64; sd 1 where a neuron is constant."
+    blocks, frames = _blocks(trials), np.diff(trials).sum()
+    mean = sum(traces[a:b].sum(0, dtype=np.float64) for a, b in blocks)/frames
+    sd = np.sqrt(sum(((traces[a:b] - mean)**2).sum(0) for a, b in blocks)/frames)
+    sd[sd <= 1e-6*np.abs(mean)] = 1
+    return dict(mean=mean.astype(np.float32), sd=sd.astype(np.float32))
 
 def prepare(
     recording: Recording,
@@ -391,24 +346,21 @@ def prepare(
     seed: int=0, # of the split
 ) -> Session:
     "Smooth within segments, split the trials, scale by the training trials: the paper's preprocessing."
-    r = recording
-    traces, split = ema(r.traces, alpha, r.segments), _split_trials(len(r.trials), seed)
-    mean, sd, notes = _scale(traces, r.trials[split == 'train'])
-    return Session(r.session, r.subject, r.rate, traces, r.trials, r.segments, split, mean, sd, r.behaviour,
-                   r.neurons, r.trial_info, r.units, alpha, seed, r.pseudo_trials, r.source, r.meta,
-                   [*r.notes, *notes])
+    values = dict(vars(recording))
+    traces = ema(values.pop('traces'), alpha, recording.segments)
+    split = _split_trials(len(recording.trials), seed)
+    scale = _scale(traces, recording.trials[split == 'train'])
+    return Session(values.pop('session'), traces=traces, split=split, alpha=alpha, seed=seed, **scale, **values)
 
 def _with_split(session, split, **changes):
-    mean, sd, notes = _scale(session.traces, session.trials[split == 'train'])
-    others = [note for note in session.notes if not note.startswith('scale: ')]
-    return replace(session, split=split, mean=mean, sd=sd, notes=others + notes, **changes)
+    scale = _scale(session.traces, session.trials[split == 'train'])
+    return replace(session, split=split, **scale, **changes)
 
 def resplit(session: Session, seed: int) -> Session:
     "Return the session as `prepare` would with another seed of the split."
-    if seed == session.seed: return session
     return _with_split(session, _split_trials(len(session), seed), seed=seed)
 
-# %% ../nbs/01_data.ipynb #40a9a759
+# %% ../nbs/01_data.ipynb #e384ec30
 def thin(
     recording: Recording,
     neurons: int=None, # at most so many; None: all
@@ -416,23 +368,21 @@ def thin(
 ) -> Recording:
     "Return the recording with a random draw of its neurons, in their order, and a note."
     total = recording.traces.shape[1]
-    if neurons is not None and neurons < 1: raise ValueError(f'neurons={neurons}: expected 1 or more')
     if neurons is None or total <= neurons: return recording
-    keep = np.sort(np.random.default_rng(seed).permutation(total)[:neurons])
-    columns = {name: values[keep] for name, values in recording.neurons.items()}
-    note = f'{neurons} of {total} neurons, drawn by seed {seed}'
-    return replace(recording, traces=recording.traces[:, keep], neurons=columns, notes=[*recording.notes, note])
+    if neurons < 1: raise ValueError(f'neurons={neurons}: expected 1 or more')
+    drawn = np.sort(np.random.default_rng(seed).permutation(total)[:neurons])
+    columns = {name: values[drawn] for name, values in recording.neurons.items()}
+    notes = [*recording.notes, f'{neurons} of {total} neurons, drawn by seed {seed}']
+    return replace(recording, traces=recording.traces[:, drawn], neurons=columns, notes=notes)
 
 def block_split(
     session: Session,
     fold: int, folds: int=5, # the block to test, from 0; their number
-    gap: int=40, # frames around the test block in no split, at least; more if smoothing remembers more
+    gap: int=40, # frames around it in no split, at least; more if smoothing remembers more
 ) -> Session: # meta['fold'] says which
     "Return the session with one contiguous block of trials to test; raises ValueError if too little is left."
     trials, n = session.trials, len(session)
-    if not 0 <= fold < folds <= n:
-        raise ValueError(f'{session.name}: fold {fold} of {folds} of {n} trials: expected 0 <= fold < folds and '
-                         'no more folds than trials')
+    if not 0 <= fold < folds <= n: raise ValueError(f'{session.name}: fold {fold} of {folds} of {n} trials')
     if session.alpha < 1: # after so many frames smoothing holds less than a thousandth
         gap = max(gap, int(np.ceil(np.log(.001)/np.log1p(-session.alpha))))
     test = np.array_split(np.arange(n), folds)[fold]
@@ -454,80 +404,60 @@ def fewer(
 ) -> Session:
     "Return the session with n training trials, validation trials in proportion, the rest in no split."
     train, val = session.of('train'), session.of('val')
-    if not 1 <= n <= len(train):
-        raise ValueError(f'{session.name}: {n} labelled trials of {len(train)}: expected 1 to {len(train)}')
+    if not 1 <= n <= len(train): raise ValueError(f'{session.name}: {n} of {len(train)} training trials')
+    n_val = max(1, round(n*len(val)/len(train)))
     rng, split = np.random.default_rng([seed, n]), session.split.astype('U8')
     split[rng.permutation(train)[n:]] = 'hidden'
-    if len(val): split[rng.permutation(val)[max(1, round(n*len(val)/len(train))):]] = 'hidden'
+    split[rng.permutation(val)[n_val:]] = 'hidden'
     return replace(session, split=split)
 
-# %% ../nbs/01_data.ipynb #10536869
+# %% ../nbs/01_data.ipynb #db326d27
 _FORMAT, _TABLES = 'calm_nb session 3', ('behaviour', 'neurons', 'trial_info')
 
-def _read_header(file, digest=None):
-    "Return what is no array of a stored session; raises RecordingError for another kind, version or digest."
-    kind = read_attribute(file, '/', 'format', 'no format')
-    expect(kind == _FORMAT, f'{file.filename}: {kind}; expected {_FORMAT!r}: delete it, it is made anew')
-    header = json.loads(read_field(file, 'header', ndim=1).tobytes())
-    expect(digest in (None, header['digest']), f'{file.filename}: replaced by another session since it was '
-           f'opened (digest {header["digest"]}, not {digest}): load the corpus again')
-    return header
+@lru_cache(maxsize=16) # files that stay open
+def _open_traces(path, digest):
+    file = open_hdf5(path)
+    version, stored = (read_attribute(file, '/', mark) for mark in ('format', 'digest'))
+    expect(version == _FORMAT, f'{path}: format {version}; expected {_FORMAT}: delete it')
+    expect(digest in (None, stored), f'{path}: replaced since it was opened: load it again')
+    return file['traces'], stored, file
 
 class _StoredTraces:
-    "Traces (T, N) float32 that stay in their file; slices are read when asked for, and checked."
-    ndim, dtype = 2, np.dtype(np.float32)
-
-    def __init__(self, path, shape, digest):
-        self.path, self.shape, self.digest, self.file = Path(path).absolute(), shape, digest, None
+    "Traces (T, N) that stay in their file; slices are read when asked for, and checked."
+    def __init__(self, path, digest=None):
+        self.path, self.ndim, self.dtype = Path(path).absolute(), 2, np.dtype(np.float32)
+        traces, self.digest, _ = _open_traces(self.path, digest)
+        self.shape = traces.shape
 
     def __len__(self): return self.shape[0]
-    def __array__(self, dtype=None, copy=None): return self[:].astype(dtype or self.dtype, copy=False)
-    def __getstate__(self): return dict(vars(self), file=None) # an open file does not pickle
-
+    def __array__(self, dtype=None, copy=None): return np.asarray(self[:], dtype)
     def __getitem__(self, frames):
-        if self.file is None:
-            file = open_hdf5(self.path)
-            try: _read_header(file, self.digest)
-            except RecordingError:
-                file.close()
-                raise
-            self.file = file
-        try: return self.file['traces'][frames]
-        except OSError as error:
-            raise RecordingError(f'{self.path}: damaged ({error}); delete it and load the corpus again') from error
-
-    def close(self):
-        if self.file is not None: self.file.close()
-        self.file = None
+        with _reading(self.path): return _open_traces(self.path, self.digest)[0][frames]
 
 def save_session(session: Session, path) -> Path:
-    "Write a session to HDF5, atomically, with a checksum on every block; raises OSError that names the file."
-    header, arrays = dict(digest=session.digest), {}
-    for name in (f.name for f in fields(Session)):
-        header[name] = value = getattr(session, name)
-        columns = {name: value} if hasattr(value, 'dtype') else {}
-        if name in _TABLES: # numbered, for HDF5 would make a group of 'speed (cm/s)'
-            header[name] = list(value)
-            columns = {f'{name} {i}': column for i, column in enumerate(value.values())}
-        for key, array in columns.items():
-            if array.dtype.kind == 'U': header[key] = array.tolist()
-            else: arrays[key] = array
-            if key in arrays: header.pop(key, None)
-    text = json.dumps(header, default=lambda value: value.tolist()).encode()
-    arrays['header'] = np.frombuffer(text, np.uint8)
+    "Write a session to HDF5, atomically, each block with a checksum; raises an OSError that names the file."
+    header, arrays = {}, {}
+    for name, value in vars(session).items():
+        if name in _TABLES:
+            header[name] = list(value) # names of any kind: 'speed (cm/s)'
+            arrays.update({f'{name} {i}': column for i, column in enumerate(value.values())})
+        elif isinstance(value, np.ndarray): arrays[name] = value
+        elif name != 'traces': header[name] = value
+    arrays.pop('traces', None)
+    rest, buffer = io.BytesIO(), io.BytesIO()
+    np.savez(rest, header=json.dumps(header, default=lambda value: value.tolist()), **arrays)
 
-    # In memory first: HDF5 ends the process if the disk is full while it writes.
-    buffer = io.BytesIO()
-    with h5py.File(buffer, 'w', libver=('v110', 'v110')) as file:
-        file.attrs['format'] = _FORMAT
-        for key, array in arrays.items():
-            chunks = (min(128, len(array)), *array.shape[1:])
-            file.create_dataset(key, data=np.asarray(array), chunks=chunks, fletcher32=True)
+    # in memory first: HDF5 ends the process if the disk is full
+    with h5py.File(buffer, 'w', libver=('v110', 'v110')) as file: # of this version on, headers have checksums
+        file.attrs.update(format=np.bytes_(_FORMAT), digest=np.bytes_(session.digest))
+        frames, neurons = session.traces.shape
+        file.create_dataset('traces', data=session.traces[:], chunks=(min(128, frames), neurons), fletcher32=True)
+        file.create_dataset('rest', data=np.frombuffer(rest.getvalue(), np.uint8), chunks=True, fletcher32=True)
     try:
         with atomic_path(path) as draft: draft.write_bytes(buffer.getbuffer())
     except OSError as error:
-        raise OSError(error.errno, f'{error.strerror}; {buffer.getbuffer().nbytes/1e6:.1f} MB were to be written: '
-                      'make room, or set CALM_NB_STORE or CALM_NB_RUNS to another folder', str(path)) from error
+        raise OSError(error.errno, f'{error.strerror}: make room for {buffer.tell()/1e6:.1f} MB, or set '
+                      'CALM_NB_STORE or CALM_NB_RUNS to another folder', str(path)) from error
     return Path(path)
 
 def open_session(
@@ -535,31 +465,30 @@ def open_session(
     digest: str=None, # of the session it must hold; None: any
 ) -> Session:
     "Open a stored session, its traces left in the file; raises FileNotFoundError or RecordingError."
-    with open_hdf5(path) as file:
-        header = _read_header(file, digest)
-        def array(key): return np.array(header.pop(key)) if key in header else read_field(file, key)
-        for table in _TABLES:
-            header[table] = {name: array(f'{table} {i}') for i, name in enumerate(header[table])}
-        for key in ('trials', 'segments', 'split', 'mean', 'sd'): header[key] = array(key)
-        traces = _StoredTraces(path, file['traces'].shape, header.pop('digest'))
-    return Session(traces=traces, **header)
+    traces = _StoredTraces(path, digest)
+    with open_hdf5(path) as file: content = read_field(file, 'rest').tobytes()
+    with np.load(io.BytesIO(content)) as rest: values = dict(rest)
+    header = json.loads(str(values.pop('header')))
+    for table in _TABLES:
+        header[table] = {name: values.pop(f'{table} {i}') for i, name in enumerate(header[table])}
+    return Session(traces=traces, **header, **values)
 
-# %% ../nbs/01_data.ipynb #45cdbdac
+# %% ../nbs/01_data.ipynb #e95ae1e1
 class Corpus:
-    "Sessions by name, opened when asked for, the last `keep` of them kept open; held in or out by animal."
+    "Sessions by name, opened when asked for, the last `keep` kept; held in or out by animal."
     def __init__(self,
         name: str, # of the data set
         makers: dict, # session name -> function without arguments that returns the Session
         held_out=(), # names of sessions
-        skipped: dict=None, # name -> why a recording was left out
+        skipped: dict={}, # name -> why a recording was left out
         keep: int=8, # sessions
     ):
-        if not makers: raise ValueError(f'corpus {name}: no sessions; skipped: {skipped or "nothing"}')
+        if not makers: raise ValueError(f'corpus {name}: no sessions; skipped: {skipped}')
         for session in held_out: choose('held-out session', session, makers)
-        self.name, self.makers, self.skipped, self.keep = name, dict(makers), dict(skipped or {}), keep
+        self.name, self.makers, self.skipped, self.keep = name, dict(makers), dict(skipped), keep
         self.held_out = [session for session in makers if session in held_out]
         self.held_in = [session for session in makers if session not in held_out]
-        self._open = OrderedDict()
+        self._open = lru_cache(keep)(lambda session: makers[session]())
 
     @property
     def names(self): return list(self.makers)
@@ -567,17 +496,11 @@ class Corpus:
     def standin(self): return bool(self[0].meta.get('standin'))
     def __len__(self): return len(self.makers)
     def __iter__(self): return self.sessions()
-
     def __repr__(self):
-        return (f'Corpus({self.name}: {len(self.held_in)} sessions held in, {len(self.held_out)} held out, '
-                f'{len(self.skipped)} skipped)')
+        return f'Corpus({self.name}: {len(self.held_in)} sessions held in, {len(self.held_out)} held out)'
 
     def __getitem__(self, key):
-        name = self.names[key] if isinstance(key, (int, np.integer)) else choose('session', key, self.makers)
-        if name not in self._open: self._open[name] = self.makers[name]()
-        self._open.move_to_end(name)
-        while len(self._open) > self.keep: self._open.popitem(last=False)[1].close()
-        return self._open[name]
+        return self._open(choose('session', key, self.names) if isinstance(key, str) else self.names[key])
 
     def sessions(self, which: str='all'):
         "Iterate over the sessions: 'all', 'held-in' or 'held-out'."
@@ -585,24 +508,20 @@ class Corpus:
         return (self[name] for name in names[choose('sessions', which, names)])
 
     def part(self, names): # -> Corpus
-        "Return a corpus of some sessions, held in and out as here; held in if all of them are held out."
-        for name in names: choose('session', name, self.makers)
-        makers = {name: self.makers[name] for name in self.names if name in names}
+        "Return a corpus of some sessions, held in and out as here; all are held in if none else is."
+        makers = {choose('session', name, self.names): self.makers[name] for name in names}
         out = [name for name in self.held_out if name in makers]
         return Corpus(self.name, makers, out if len(out) < len(makers) else (), self.skipped, self.keep)
 
 def describe(corpus) -> pd.DataFrame:
-    "Return a table, a row per session."
-    rows = []
-    for s in corpus:
-        rows.append({'session': s.name, 'animal': s.subject, 'set': 'held out' if s.name in corpus.held_out else 'held in',
-                     'neurons': s.n_neurons, 'frames': len(s.traces), 'rate (Hz)': s.rate, 'trials': len(s),
-                     'frames per trial': np.diff(s.trials).mean(), **{k: len(s.of(k)) for k in SPLITS},
-                     'behaviour': ', '.join(s.behaviour) or 'none', 'notes': len(s.notes)})
-        s.close()
+    "Return a table of the sessions, a row each."
+    rows = [{'session': s.name, 'animal': s.subject, 'held out': s.name in corpus.held_out,
+             'neurons': s.n_neurons, 'frames': len(s.traces), 'rate (Hz)': s.rate, 'trials': len(s),
+             'frames per trial': np.diff(s.trials).mean(), **{split: len(s.of(split)) for split in SPLITS},
+             'behaviour': ', '.join(s.behaviour), 'notes': len(s.notes)} for s in corpus]
     return pd.DataFrame(rows)
 
-# %% ../nbs/01_data.ipynb #06854e11
+# %% ../nbs/01_data.ipynb #55bde679
 @dataclass(frozen=True)
 class Raw:
     "A recording that waits to be read."
@@ -613,53 +532,46 @@ class Raw:
 # sessions, and neurons of each, by scale: a CPU can train on 64 neurons
 SIZES = dict(tiny=(3, 64), small=(12, 64), paper=(None, None))
 
-def _draw_sessions(raws, limit, seed):
-    "Return at most `limit` names, drawn by seed, one animal after the other."
-    order = np.random.default_rng(seed).permutation(list(raws)).tolist() if raws else []
+def _draw(raws, names, limit, seed):
+    "Return at most `limit` names of recordings, drawn by seed, one animal after the other."
+    order = np.random.default_rng(seed).permutation(names).tolist()
     turn, drawn = {}, Counter()
     for name in order:
         turn[name] = drawn[raws[name].subject] # this animal's first, second, … session
         drawn[raws[name].subject] += 1
     return sorted(order, key=turn.get)[:limit]
 
-def _limit_sessions(raws, limit, seed, animals):
-    "Return at most `limit` recordings, or (held in, held out); `animals`: held-out ones by name, or None."
-    pair = isinstance(limit, (list, tuple))
-    if pair and (len(limit) != 2 or animals is None) or min(limit if pair else [limit or 1]) < 1:
-        raise ValueError(f'sessions={limit}: expected a number above 0, or a pair held in, held out with '
-                         'held_out= naming animals')
-    if limit is None or not pair and limit >= len(raws): return raws
-    if animals is None: names = _draw_sessions(raws, limit, seed)
+def _draw_sessions(raws, limit, seed, animals):
+    "Draw at most `limit` sessions, of held-out animals in their share, or (held in, held out)."
+    if limit is None: limit = len(raws)
+    new = [name for name, raw in raws.items() if raw.subject in animals]
+    old = [name for name in raws if name not in new]
+    if np.ndim(limit): n_old, n_new = limit
     else:
-        new = {name: raw for name, raw in raws.items() if raw.subject in animals}
-        old = {name: raw for name, raw in raws.items() if raw.subject not in animals}
-        if pair: n_old, n_new = limit
-        else:
-            n_new = max(round(limit*len(new)/len(raws)), min(1, len(new)))
-            n_new = min(n_new, limit - 1)
-            n_old = limit - n_new
-        names = _draw_sessions(new, n_new, seed) + _draw_sessions(old, n_old, seed)
-    return {name: raw for name, raw in raws.items() if name in names}
+        n_new = min(max(round(limit*len(new)/len(raws)), min(1, len(new))), limit - 1)
+        n_old = limit - n_new
+    if min(n_old, n_new + 1) < 1: raise ValueError(f'sessions={limit}: expected a number, or two (held in, held out)')
+    drawn = _draw(raws, new, n_new, seed) + _draw(raws, old, n_old, seed)
+    return {name: raw for name, raw in raws.items() if name in drawn}
 
-def _files_of(raw):
-    "Return path, size and time of change of every file, those within folders included."
-    paths = []
+def _stored_path(folder, name, raw):
+    "Return where a recording is stored: the name changes with path, size and time of change of its files."
+    files = []
     for path in map(Path, raw.files):
-        paths += sorted(p for p in path.rglob('*') if p.is_file()) if path.is_dir() else [path]
-    return [(str(p.resolve()), p.stat().st_size, p.stat().st_mtime_ns) for p in paths]
+        files += sorted(p for p in path.rglob('*') if p.is_file()) if path.is_dir() else [path]
+    stamps = [(str(p.resolve()), p.stat().st_size, p.stat().st_mtime_ns) for p in files]
+    return folder/f'{quote(name, safe=" -_.,+=")[:100]}-{config_key([name, stamps])}.h5'
 
-def _stored_header(path):
-    "Return the header of a stored session; None if it is missing, damaged or of another version."
+def _convert(name, raw, folder, alpha, neurons):
+    "Store a recording that is not yet stored; return its path, and None or why it cannot be read."
     try:
-        with open_hdf5(path) as file: return _read_header(file)
-    except (FileNotFoundError, RecordingError): return None
-
-def _convert(raw, path, alpha, neurons):
-    "Read, prepare and store one recording; return why it cannot be read, or None."
-    try: session = prepare(thin(raw.read(), neurons), alpha)
+        path = _stored_path(folder, name, raw)
+        try: return path, open_session(path) and None
+        except (FileNotFoundError, RecordingError): pass # not yet stored, or damaged
+        session = prepare(thin(raw.read(), neurons), alpha)
     except Exception as error: # whatever a damaged file brings about
-        return str(error) if isinstance(error, RecordingError) else f'{type(error).__name__}: {error}'
-    save_session(session, path)
+        return None, str(error) if isinstance(error, RecordingError) else f'{type(error).__name__}: {error}'
+    return save_session(session, path), None
 
 def _open_split(path, digest, seed): return resplit(open_session(path, digest), seed)
 
@@ -675,69 +587,47 @@ def stored_corpus(
     alpha: float=.15, # of the smoothing
     held_out=.25, # animals: a number, a fraction or a list of names
     store=None, # folder; None: $CALM_NB_STORE/<name>, else <runs_root()>/store/<name>
-    workers: int=None, # processes
-    skipped: dict=None, # name -> why, from the search for files
+    workers: int=1, # processes
+    skipped: dict={}, # name -> why, from the search for files
     version: int=1, # of the reader
 ) -> Corpus:
     "Convert what is not yet in the store, open the rest lazily; one bad recording goes to `skipped`."
-    if not raws:
-        reasons = '; '.join(list((skipped or {}).values())[:5])
-        raise FileNotFoundError(f'{root}: no recordings; expected {expected}. {reasons}')
+    def choose_animals(subjects): return [choose('held-out animal', str(a), sorted(subjects)) for a in animals]
+
+    subjects = {raw.subject for raw in raws.values()}
+    animals = [] if np.isscalar(held_out) else held_out
+    if '' not in subjects: animals = choose_animals(subjects)
     few, cells = sizes[resolve_scale(scale)]
-    sessions, neurons = few if sessions is None else sessions, cells if neurons is None else neurons
-    if neurons is not None and neurons < 1: raise ValueError(f'neurons={neurons}: expected 1 or more')
-    if not 0 < alpha <= 1: raise ValueError(f'alpha={alpha}: expected a weight above 0, at most 1')
+    if neurons is None: neurons = cells
+    chosen = _draw_sessions(raws, few if sessions is None else sessions, seed, animals)
 
-    animals = [held_out] if isinstance(held_out, str) else held_out
-    animals = None if np.isscalar(animals) else [str(animal) for animal in animals]
-    known = {raw.subject for raw in raws.values()}
-    if '' not in known:
-        for animal in animals or []: choose('held-out animal', animal, sorted(known))
-    raws, skipped = _limit_sessions(raws, sessions, seed, animals), dict(skipped or {})
-
-    # where each recording is stored: the name changes with its files, the folder with the options
     key = config_key(dict(options=options, alpha=alpha, neurons=neurons, format=_FORMAT), version)
     base = os.environ.get('CALM_NB_STORE') or runs_root()/'store'
-    folder, paths, size = Path(store or Path(base).expanduser()/name)/key, {}, 0
-    for label, raw in raws.items():
-        try: files = _files_of(raw)
-        except OSError as error: skipped[label] = str(error)
-        else:
-            stem = quote(label, safe=' -_.,+=')[:100]
-            paths[label] = folder/f'{stem}-{config_key([label, files])}.h5'
-            size += sum(file[1] for file in files)
+    folder = Path(store or Path(base).expanduser()/name)/key
+    jobs = [delayed(_convert)(label, raw, folder, alpha, neurons) for label, raw in chosen.items()]
+    stored = Parallel(workers)(jobs)
 
-    # convert
-    start, todo = time.perf_counter(), [label for label in paths if _stored_header(paths[label]) is None]
-    workers = workers or (min(os.cpu_count(), 8) if size > 2e8 else 1)
-    jobs = [delayed(_convert)(raws[label], paths[label], alpha, neurons) for label in todo]
-    reasons = dict(zip(todo, Parallel(workers)(jobs) if jobs else []))
-    if todo and not in_test():
-        print(f'{name}: {len(todo)} recordings converted in {time.perf_counter() - start:.1f} s')
-
-    # collect, without copies
-    makers, subjects, digests = {}, {}, {}
-    for label, path in paths.items():
-        header, reason = _stored_header(path), reasons.get(label)
-        if header:
-            session, digest = header['name'], header['digest']
-            if session in makers: reason = f'{label}: session name {session!r} a second time; rename one'
-            elif digest in digests: reason = f'{label}: a copy of {digests[digest]}; remove one'
+    makers, animal_of, digests, skipped = {}, {}, {}, dict(skipped)
+    for label, (path, reason) in zip(chosen, stored):
+        if not reason:
+            session = open_session(path)
+            if session.name in makers: reason = f'{label}: a second session {session.name!r}; rename one'
+            if session.digest in digests: reason = f'{label}: a copy of {digests[session.digest]}; remove one'
         if reason: skipped[label] = reason
         else:
-            makers[session], digests[digest] = partial(_open_split, path, digest, seed), label
-            subjects[session] = header['subject']
+            makers[session.name] = partial(_open_split, path, session.digest, seed)
+            digests[session.digest], animal_of[session.name] = label, session.subject
     if not makers:
-        reasons = '; '.join(f'{k}: {why}' for k, why in list(skipped.items())[:5])
-        raise FileNotFoundError(f'{name}: none of {len(raws)} recordings could be read. {reasons}')
+        reasons = '; '.join(list(skipped.values())[:5])
+        raise FileNotFoundError(f'{root or name}: no recording could be read; expected {expected}. {reasons}')
 
-    for animal in animals or []: choose('held-out animal', animal, sorted(known | {*subjects.values()}))
-    if animals is None: animals = hold_out(subjects.values(), held_out, seed)
-    out = [session for session, subject in subjects.items() if subject in animals]
-    if len(out) == len(subjects): raise ValueError(f'held_out={held_out!r} leaves no animal to train on')
+    if np.isscalar(held_out): animals = hold_out(animal_of.values(), held_out, seed)
+    else: animals = choose_animals(subjects | {*animal_of.values()})
+    out = [session for session, subject in animal_of.items() if subject in animals]
+    if len(out) == len(makers): raise ValueError(f'held_out={held_out!r} leaves no animal to train on')
     return Corpus(name, makers, out, skipped)
 
-# %% ../nbs/01_data.ipynb #6b10de1f
+# %% ../nbs/01_data.ipynb #898aba4d
 @dataclass
 class Forecast:
     "What a model says about the frames after a context, z-scored; raises ValueError for NaN and other shapes."
@@ -745,19 +635,18 @@ class Forecast:
     samples: np.ndarray = None # (S, ..., H, N); None: a point forecast
 
     def __post_init__(self):
-        if self.mean.ndim < 2: raise ValueError(f'mean of shape {self.mean.shape}: expected (..., frames, neurons)')
-        if self.samples is not None and self.samples.shape[1:] != self.mean.shape:
-            raise ValueError(f'samples of shape {self.samples.shape}: expected (samples, *{self.mean.shape})')
-        for values in (self.mean, self.samples):
-            if values is not None and not np.isfinite(values).all():
-                raise ValueError('the forecast holds NaN or infinite values: it diverged')
+        samples = self.mean[None] if self.samples is None else self.samples
+        if self.mean.ndim < 2 or samples.shape[1:] != self.mean.shape:
+            raise ValueError(f'mean {self.mean.shape}, samples {samples.shape}: expected (..., frames, neurons)')
+        if not (np.isfinite(self.mean).all() and np.isfinite(samples).all()):
+            raise ValueError('the forecast holds NaN or infinite values: it diverged')
 
     @classmethod
-    def from_samples(cls, samples: np.ndarray): # (S, ..., H, N) -> Forecast
+    def from_samples(cls, samples: np.ndarray): # (S, ..., H, N)
         "Return the forecast whose mean is the mean of the samples."
         return cls(samples.mean(0), samples)
 
     def quantile(self, q) -> np.ndarray: # level(s) in [0, 1]
         "Return quantiles of the samples, (..., H, N) or (len(q), ..., H, N); the mean of a point forecast."
-        if self.samples is None: return np.broadcast_to(self.mean, (*np.shape(q), *self.mean.shape))
-        return np.quantile(self.samples, q, axis=0, method='weibull')
+        samples = self.mean[None] if self.samples is None else self.samples
+        return np.quantile(samples, q, axis=0, method='weibull')
