@@ -12,14 +12,13 @@ STANDIN ?=
 # Results go here and leave the committed figures alone; the notebook by itself writes to figures/.
 OUT     ?= runs/forecast-$(DATASET)$(if $(STANDIN),-standin)-$(SCALE)
 WORKERS ?= 2
+# make test FLAGS=slow: also what takes long, and the notebooks of nbs/first, which stand until chapters of their own replace them.
+FLAGS   ?=
 # Of `make paper`: chapters (05,06), steps side by side, and what Snakemake is told besides: SNAKEMAKE="--executor slurm --jobs 20".
 # DATASET counts there only when it is given on the command line.
-# Of `make gpu`: items (1,2), the folder that holds atanas/ and hippocampus_tracks/, and minutes after which it stops.
 ONLY    ?=
 JOBS    ?=
 SNAKEMAKE ?=
-DATA    ?=
-MINUTES ?=
 # On Linux, PyPI's torch brings CUDA. For the much smaller CPU build:
 #   make setup TORCH="--index-url https://download.pytorch.org/whl/cpu"
 TORCH   ?=
@@ -43,7 +42,7 @@ HOOKS = GIT_CONFIG_GLOBAL=$${GIT_CONFIG_GLOBAL:-$$HOME/.gitconfig} HOME=$(CURDIR
 
 .DEFAULT_GOAL := help
 _GIVEN = $(if $(findstring command,$(origin $(1))),$($(1)))
-.PHONY: help setup forecast paper gpu pages readme test export clean-notebooks prepare
+.PHONY: help setup forecast paper readme test export clean-notebooks prepare
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -73,23 +72,12 @@ paper: $(STAMP) ## run the chapters of the paper and write figures/report.html; 
 	@calm_paper --scale '$(SCALE)' --seed '$(SEED)' $(if $(call _GIVEN,DATASET),--dataset '$(DATASET)') $(if $(ONLY),--only '$(ONLY)') \
 		$(if $(ROOT),--root '$(abspath $(ROOT))') $(if $(JOBS),--jobs '$(JOBS)') $(if $(DRY),--dry-run) $(if $(SNAKEMAKE),-- $(SNAKEMAKE))
 
-# It needs no set-up where PYTHON has torch and the libraries that training needs.
-gpu: ## the first hour on a GPU, five items; call it again to go on (ONLY, DATA, OUT, MINUTES, SEED; SCALE=tiny rehearses on a CPU, DRY=1 lists)
-	@PYTHONPATH=".$${PYTHONPATH:+:$$PYTHONPATH}" $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) -m calm_nb.gpu --seed '$(SEED)' $(if $(call _GIVEN,SCALE),--scale '$(SCALE)') \
-		$(if $(ONLY),--only '$(ONLY)') $(if $(DATA),--data '$(DATA)') $(if $(call _GIVEN,OUT),--out '$(OUT)') $(if $(MINUTES),--minutes '$(MINUTES)') $(if $(DRY),--list)
-
-pages/example.html: $(STAMP)
-	@mkdir -p pages && python -c 'from calm_nb.report import *; from calm_nb.datasets import load; \
-		c = load("hippocampus", standin=True, scale="small", sessions=1, held_out=0); write_report(findings(c, "small"), "$@", c)'
-
-pages: $(STAMP) pages/example.html ## write the site to pages/index.html: chapters, API, figures, reports
-	@python -c 'from calm_nb.paper import pages; print(pages())'
-
 readme: $(STAMP) ## write README.md's numbers and picture from figures/ (CHECK=1 only compares)
-	@python -m calm_nb.readme $(if $(CHECK),--check)
+	@python -m calm_nb.first.readme $(if $(CHECK),--check)
 
-test: $(STAMP) ## run every notebook as a test
-	@$(TESTING) nbdev_test --n_workers $(WORKERS) --timing --do_print
+test: $(STAMP) ## run the notebooks as tests; FLAGS=slow: with all that takes long
+	@$(TESTING) nbdev_test --n_workers $(WORKERS) --timing --do_print \
+		$(if $(FLAGS),--flags '$(FLAGS)',--skip_folder_re '^(first$$|[_.])')
 
 export: $(STAMP) ## write calm_nb/ from the notebooks
 	@nbdev_export

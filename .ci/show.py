@@ -2,8 +2,8 @@
 import sys
 from pathlib import Path
 import pandas as pd
-from calm_nb.core import show_table
-from calm_nb.forecast import summary
+from calm_nb.first.core import show_table
+from calm_nb.first.forecast import summary
 
 folder = Path(sys.argv[1])
 scores = pd.read_csv(folder/'forecast_sessions.csv')

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from calm_nb.core import SCALES, choose, read_json, show_table
-from calm_nb.datasets import data_root
-from calm_nb.paper import Step, command_of, intact, last_words, machine_class, record_of, root_of, threads
+from calm_nb.first.core import SCALES, choose, read_json, show_table
+from calm_nb.first.datasets import data_root
+from calm_nb.first.paper import Step, command_of, intact, last_words, machine_class, record_of, root_of, threads
 
 # chapter-label: data set, waits for, minutes at small (2 CPU cores), paper (a GPU; more is counted), parameters
 PLAN = {
@@ -42,9 +42,6 @@ PLAN = {
     '07-hippocampus': ('hippocampus', ('06-hippocampus',), 20, 15, {}),
     '08a-hippocampus': ('hippocampus', (), 240, 240, {})}
 OPTIONAL = ('04',)  # runs only when it is named: its results are its own
-COUNTED = {'03': ('nq',), '05': ('nq', 'dat', 'adapt', 'forecast'), '06': ('heads',), '08': ('dat',)}  # phases
-SIZES_OF = {'03-tseng-paper': 'tseng', '08-tseng': 'ablation', '08-simulation': None,
-            '05-simulation-hard': 'simulation', '05-tseng-single': 'single', '06-tseng-single': 'single'}
 
 scale, seed, root = choose('scale', config['scale'], SCALES), config.get('seed', 0), config.get('root')
 only, datasets, jobs = config.get('only') or [], config.get('datasets') or [], config.get('jobs', 1)
@@ -65,16 +62,13 @@ def chosen():  # -> names of the steps that are asked for
 def step_of(name):  # '05-atanas' -> Step
     "Raises FileNotFoundError where its notebook does not lie beside this file."
     chapter, label = name.split('-', 1)
-    found = sorted(Path(workflow.basedir).glob(f'{chapter}_*.ipynb'))
+    found = sorted(p for d in ('', 'first') for p in (Path(workflow.basedir)/d).glob(f'{chapter}_*.ipynb'))
     if not found: raise FileNotFoundError(f'chapter {chapter}: no notebook {chapter}_*.ipynb in {workflow.basedir}')
     return Step(str(found[0]), PLAN[name][0], label, scale, seed, PLAN[name][4], root, figures)
 
 def guess(name):  # -> minutes
-    "How long a step takes; at scale paper CalM's part is counted (chapter 04b), for one H100."
-    if scale != 'paper': return PLAN[name][2] if scale == 'small' else 1
-    from calm_nb.cost import SIZES, hours
-    size = SIZES.get(SIZES_OF.get(name, name.split('-', 1)[1]))
-    return PLAN[name][3] + (60*sum(hours(size)[phase] for phase in COUNTED.get(chapter_of(name), ())) if size else 0)
+    "How long a step takes; at scale paper without what CalM's training takes."
+    return PLAN[name][{'small': 2, 'paper': 3}[scale]] if scale != 'tiny' else 1
 
 def measured(name):  # -> minutes, 0 where it has not run on a machine of this class
     "How long a step took before."

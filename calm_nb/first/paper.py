@@ -2,7 +2,7 @@
 
 # %% auto #0
 __all__ = ['ITEMS', 'Step', 'root_of', 'record_of', 'intact', 'threads', 'machine_class', 'last_words', 'Published', 'published',
-           'Ours', 'reading', 'write_report', 'redraw', 'pages', 'command_of', 'main']
+           'Ours', 'reading', 'write_report', 'redraw', 'command_of', 'main']
 
 # %% ../../nbs/first/09_paper.ipynb #56ea3cf2
 import argparse, ast, contextlib, hashlib, html, importlib.metadata, importlib.util, inspect, json, os, platform
@@ -17,7 +17,6 @@ import numpy as np, pandas as pd
 from .core import *
 from .datasets import SOURCES, data_root
 from .data import checksum_of, fingerprint_of
-from .look import SCHEMATICS, draw_schematic
 
 # %% ../../nbs/first/09_paper.ipynb #53890b48
 @dataclass(frozen=True)
@@ -608,15 +607,9 @@ def _from_md(text):
     from nbconvert.filters import markdown2html
     return markdown2html(text)
 
-def _draw_schematics(folder): # figures/schematics
-    "Draw the schematics beside their example, where there is one."
-    if not (folder/'example.json').is_file(): return
-    for name in SCHEMATICS: save_figure(draw_schematic(name, read_json(folder/'example.json')), folder/name)
-
 def write_report(figures=None) -> Path: # folder, None: the project's -> report.html
     "Write report.md and report.html to the folder of the results, whose pictures they link to."
     figures = Path(figures or project_root()/'figures')
-    _draw_schematics(figures/'schematics')
     text = _report_md(figures)
     page = _html('CalM: the paper and this library', _from_md(text))
     for name, content in (('report.md', text), ('report.html', page)):
@@ -637,7 +630,7 @@ _DRAWN = { # figure -> module, function, its tables
 def _draw(name, folder):
     "A figure of a chapter from saved tables; raises FileNotFoundError where they are missing."
     module, function, *files = _DRAWN[name]
-    module = importlib.import_module(f'calm_nb.{module}')
+    module = importlib.import_module(f'calm_nb.first.{module}')
     if files: tables = [(pd.read_csv if f.endswith('.csv') else read_json)(folder/f) for f in files]
     else: tables = [module.read_results(folder)]
     if name == 'interpret_attention' and tables[0]['attention'] is None:
@@ -653,183 +646,6 @@ def redraw(folder, out=None) -> list: # figures/<label>-<scale>; where to, None:
         if '-standin' in folder.name: mark_standin(fig)
         files.append(save_figure(fig, Path(out or folder)/name))
     return files
-
-# %% ../../nbs/first/09_paper.ipynb #804b7f8c
-@dataclass
-class _Chapter:
-    "A notebook as the site sees it."
-    path: Path
-    def __post_init__(self):
-        cells, self.name, self.code = read_json(self.path)['cells'], self.path.stem, _code_of(self.path)
-        self.number = self.name.split('_')[0]
-        self.prose = prose = '\n\n'.join(''.join(c['source']) for c in cells if c['cell_type'] == 'markdown')
-        title, lead = re.search('^# (.+)', prose, re.M), re.search(r'^[\w*`].*?(?=\n\n|\Z)', prose, re.M | re.S)
-        self.title = f'{self.number} {title[1]}' if title else self.name
-        self.lead = ' '.join(lead[0].split()) if lead else '' # its first paragraph
-        line = re.match(r'.*?([.?!](?=\s+[A-Z`]|$)|$)', self.lead)[0]
-        self.line = re.sub(r' \$[^$]*\$', '', line) # its first sentence, without formulas
-        self.module = (re.search(r'#\| *default_exp (\S+)', self.code) or [None, None])[1]
-        self.cells = [(c['id'], ''.join(c['source'])) for c in cells if c['cell_type'] == 'code']
-    link = property(lambda self: f'[{self.title}]({self.name}.html)')
-
-    def place(self, name): # -> address
-        "The cell that makes a name, or the page."
-        made = re.compile(rf'^(?:def |class |[\w, ]+, )?{name}\b', re.M)
-        cell = next((f'#cell-id={i}' for i, source in self.cells if made.search(source)), '')
-        return f'{self.name}.html{cell}'
-
-def _relink(page, up=''): # what leads to the top of the repository: '../' in a notebook, '' in the README
-    "Addresses of notebooks, README, report and figures, as they are on the site."
-    up = re.escape(up)
-    page = re.sub(r'href="(?:\.\./)?(?:nbs/)?(\w+)\.ipynb((?:#[^"]*)?)"', r'href="\1.html\2"', page)
-    page = re.sub(rf'href="{up}README\.md', 'href="index.html', page)
-    page = re.sub(rf'href="{up}figures/report\.\w+', 'href="report.html', page)
-    return re.sub(rf'((?:href|src)="){up}figures/', r'\1figures/', page)
-
-def _bar(chapters, i=None, body=''): # what is on the page
-    "Links to the other pages, from the i-th chapter to those before and after, and to the parts of the page."
-    links = {'index.html': '<b>calm_nb</b>', 'api.html': 'API', 'gallery.html': 'Figures', 'report.html': 'Report'}
-    if i: links[f'{chapters[i - 1].name}.html'] = f'← {chapters[i - 1].number}'
-    if i is not None and chapters[i + 1:]: links[f'{chapters[i + 1].name}.html'] = f'{chapters[i + 1].number} →'
-    shown = lambda links: ''.join(f'<a href="{to}">{text}</a>' for to, text in links.items())
-    parts = re.findall(r'<h2 id="([^"]+)">(?:<a[^>]*>)?(.+?)(?:</a>)?</h2>', body)
-    menus = {'Chapters': {f'{c.name}.html': html.escape(c.title) for c in chapters},
-             'On this page': {f'#{to}': text for to, text in parts}}
-    menus = [f'<details><summary>{k}</summary>{shown(v)}</details>' for k, v in menus.items() if v]
-    return f'<nav>{shown(links)}{"".join(menus)}</nav>'
-
-# %% ../../nbs/first/09_paper.ipynb #2617ecf2
-def _entry(title, thing):
-    "A public name: signature with docments, and docstring; of a constant its value."
-    from fastcore.docments import MarkdownRenderer
-    from nbconvert.filters import Highlight2HTML
-    thing, docs = inspect.unwrap(getattr(thing, 'fget', thing)), ''
-    if not (inspect.isclass(thing) or inspect.isfunction(thing)): said = f'{title} = {reprlib.repr(thing)}'
-    else:
-        docs = re.sub('`([^`]+)`', r'<code>\1</code>', html.escape(inspect.cleandoc(thing.__doc__ or ''), quote=False))
-        try:
-            said = str(MarkdownRenderer(thing).dm).replace(':NoneType=', '=')
-            if inspect.isclass(thing): said = said.replace('def ', 'class ', 1)
-        except ValueError: said = f'def {title}{inspect.signature(thing)}' # it cannot show an array as a default
-    return f'{Highlight2HTML(pygments_lexer="python")(said)}<p>{docs}</p>'
-
-def _api(chapters):
-    "All modules that the chapters export."
-    parts, kinds = ['<h1>API</h1>'], (property, staticmethod, classmethod, type(_entry))
-    for c in (c for c in chapters if c.module):
-        module = importlib.import_module(f'calm_nb.{c.module}')
-        names = ' · '.join(f'[{name}](#{c.module}.{name})' for name in module.__all__)
-        parts += [f'<h2 id="{c.module}">calm_nb.{c.module}</h2>', _relink(_from_md(f'{c.link}: {c.line}\n\n{names}'))]
-        for name in module.__all__:
-            own = vars(thing) if inspect.isclass(thing := getattr(module, name)) else {}
-            inner = [f'{name}.{k}' for k, v in own.items() if k[0] != '_' and isinstance(v, kinds)]
-            for title in (name, *inner):
-                said = _entry(title, operator.attrgetter(title)(module))
-                parts.append(f'<h3 id="{c.module}.{title}"><a href="{c.place(name)}">{title}</a></h3>{said}')
-    return ''.join(parts)
-
-# %% ../../nbs/first/09_paper.ipynb #4336ddb8
-def _maker(figure, chapters, made): # path inside figures/; the stem of a file -> its notebook, of the runs on record
-    "The chapter that a figure comes from, or None."
-    run, named = '-' in figure.parent.name, f"'figures'/'{figure.parent.name or figure.stem}'"
-    name = next((made[k] for k in sorted(made, reverse=True) if run and figure.stem.startswith(k)), None)
-    return next((c.name for c in chapters if (c.name == name if run else named in c.code)), None)
-
-def _gallery(chapters, shown, figures): # name of a chapter -> [(picture, where it leads, caption)] of its outputs
-    "All figures as small pictures, by chapter."
-    record = figures/'manifest.json'
-    steps = [s for run in read_json(record).values() for s in run['steps'].values()] if record.is_file() else []
-    made = {Path(f).stem: Path(s['notebook']).stem for s in steps for f in s['files']}
-    groups = {k: [*found] for k, found in shown.items()}
-    for p in sorted(figures.rglob('*.svg')):
-        small = p.with_suffix('.png') if p.with_suffix('.png').is_file() else p
-        said, *to = (x.relative_to(figures.parent).as_posix() for x in (p.with_suffix(''), small, p))
-        groups.setdefault(_maker(p.relative_to(figures), chapters, made), []).append((*to, said))
-    title, parts = {c.name: html.escape(c.title) for c in chapters}, ['<h1>Figures</h1>']
-    for name, pictures in ((k, v) for k, v in groups.items() if v):
-        link = f'<a href="{name}.html">{title[name]}</a>' if name else 'Others'
-        each = (f'<a href="{to}"><img loading="lazy" src="{src}" alt=""><br>{said}</a>' for src, to, said in pictures)
-        parts.append(f'<h2 id="{name}">{link}</h2><div class="grid">{"".join(each)}</div>')
-    return ''.join(parts)
-
-# %% ../../nbs/first/09_paper.ipynb #adebe59b
-def _front(readme, chapters, example=''): # text; a link of the report's door
-    "The README with three doors, and with its chapters in parts."
-    leads, parts, names = {c.module: c.lead for c in chapters if c.module}, {}, _REPORT['parts']
-    counts = f'{len(chapters)} notebooks, each explains and tests a part; they export {len(leads)} modules.'
-    doors = [f'**{title}**\n\n```\n{typed}\n```\n\n{leads.get(module, counts)}\n\n{on}' + example*(module == 'report')
-             for title, (module, typed, on) in _REPORT['doors'].items()]
-    for c in chapters:
-        part = names[max((k for k in names if k <= c.number), default='00')]
-        parts[part] = parts.get(part, f'### {part}\n') + f'\n- {c.link}: {c.line}'
-    section = '\n\n<section>\n\n{}\n\n</section>\n\n'
-    doors, parts = (f'\n\n<div class="{kind}">{"".join(map(section.format, inside))}</div>\n\n'
-                    for kind, inside in (('doors', doors), ('parts', parts.values())))
-    text = re.sub(r'\n## |\Z', lambda m: doors + m[0], readme, count=1)
-    return _relink(_from_md(re.sub('(?s)<!-- readme: chapters -->.*?<!-- end -->', lambda m: parts, text)))
-
-# %% ../../nbs/first/09_paper.ipynb #6e7dec97
-_MATH = ('<script>MathJax={tex:{inlineMath:[["$","$"]],tags:"ams"}}</script>'
-         '<script async src="https://cdn.jsdelivr.net/npm/mathjax@3/es5/tex-chtml.js"></script>')
-
-def _plain(page):
-    "Without the marks of names and signs in code, which have no colour: half the size; without headings' own links."
-    page = re.sub('<a class="anchor-link".*?</a>', '', page)
-    return re.sub('(?s)<span class="[nopw]">(.*?)</span>', r'\1', page)
-
-def _exporter(): # of nbconvert
-    "It writes the cells and no more; pictures of outputs become files. Code that it highlighted itself is not cleaned."
-    exporter = need('nbconvert', why='pages').HTMLExporter
-    from nbconvert.preprocessors import ExtractOutputPreprocessor, RegexRemovePreprocessor
-    exporter = exporter(template_name='basic', exclude_input_prompt=True, exclude_output_prompt=True,
-                        filters=dict(clean_html=_plain))
-    exporter.register_preprocessor(ExtractOutputPreprocessor(enabled=True))
-    exporter.register_preprocessor(RegexRemovePreprocessor(enabled=True, patterns=[r'#\| *default_exp']))
-    return exporter
-
-def _notebook_html(exporter, chapter, folder): # written to -> HTML, [(address of a picture, its cell's, the heading)]
-    "A chapter's cells; the pictures of their outputs are written to images/."
-    about = dict(output_files_dir='images', unique_key=chapter.name)
-    body, made = exporter.from_filename(str(chapter.path), resources=about)
-    for name, content in made['outputs'].items():
-        with atomic_path(folder/name) as draft: draft.write_bytes(content)
-    found, cell, head = [], '', ''
-    for m in re.finditer(r'id="(cell-id=[^"]+)"|<h[1-4] id="[^"]+">(.+?)<a |<img [^>]*src="(images/[^"]+)"', body):
-        cell, head = m[1] or cell, m[2] or head
-        if m[3]: found.append((m[3], f'{chapter.name}.html#{cell}', head))
-    body = body.replace('alt="No description has been provided for this image"', 'loading="lazy" alt=""')
-    return _relink(body, '../') + _MATH*('$' in chapter.prose), found
-
-def pages(
-    folder='pages', # written
-    notebooks=None, # folder; None: nbs/ of the project
-    top=None, # folder of README.md and figures/; None: the project's
-) -> Path: # index.html
-    "Write the site; raises FileNotFoundError where there is no notebook."
-    top, folder = Path(top or project_root()), Path(folder)
-    chapters = [_Chapter(p) for p in sorted(Path(notebooks or top/'nbs').glob('[!_]*.ipynb'))]
-    if not chapters: raise FileNotFoundError(f'no notebooks in {notebooks or top/"nbs"}')
-    def write(name, title, body, i=None):
-        body = _plain(body)
-        page = _html(title, body, _bar(chapters, i, body), '<link rel="stylesheet" href="style.css">')
-        with atomic_path(folder/f'{name}.html') as draft: draft.write_text(page, encoding='utf-8')
-    if (top/'figures').is_dir(): shutil.copytree(top/'figures', folder/'figures', dirs_exist_ok=True)
-    if not (folder/'figures'/'report.md').is_file(): write_report(folder/'figures')
-    for name in ('LICENSE', 'settings.ini'):
-        if (top/name).is_file(): shutil.copy(top/name, folder/name)
-    exporter, shown = _exporter(), {}
-    for i, c in enumerate(chapters):
-        body, shown[c.name] = _notebook_html(exporter, c, folder)
-        write(c.name, c.title, body, i)
-    from pygments.formatters import HtmlFormatter
-    (folder/'style.css').write_text(_STYLE + HtmlFormatter().get_style_defs('.highlight'), encoding='utf-8')
-    report = _from_md((folder/'figures'/'report.md').read_text(encoding='utf-8'))
-    write('report', 'Report', re.sub(r'((?:href|src)=")(?!\w+:|[#/])', r'\1figures/', report))
-    write('api', 'API', _api(chapters))
-    write('gallery', 'Figures', _gallery(chapters, shown, folder/'figures'))
-    example = ' · [An example](example.html)'*(folder/'example.html').is_file()
-    write('index', 'calm_nb', _front((top/'README.md').read_text(encoding='utf-8'), chapters, example))
-    return folder/'index.html'
 
 # %% ../../nbs/first/09_paper.ipynb #3bd331e2
 def command_of(step: Step) -> str: # for a shell; the record's path follows it
