@@ -5,8 +5,8 @@ __all__ = ['SPLITS', 'SIZES', 'RecordingError', 'expect', 'windows_of', 'Recordi
            'read_attribute', 'smooth_next', 'ema', 'hold_out', 'Session', 'prepare', 'resplit', 'thin', 'block_split',
            'fewer', 'save_session', 'open_session', 'Corpus', 'describe', 'Raw', 'stored_corpus', 'Forecast']
 
-# %% ../nbs/01_data.ipynb #a5daf4f5
-import io, json, os, time
+# %% ../nbs/01_data.ipynb #70dedc9f
+import json, os, zlib
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -19,11 +19,12 @@ import h5py, numpy as np, pandas as pd
 from joblib import Parallel, delayed
 from scipy.signal import lfilter
 
-from .core import atomic_path, choose, config_key, in_test, resolve_scale, runs_root
+from .core import (cached, choose, config_key, in_test, read_json, resolve_scale,
+                          runs_root, write_json)
 
-# %% ../nbs/01_data.ipynb #dd72c69e
+# %% ../nbs/01_data.ipynb #f7a85c01
 class RecordingError(ValueError):
-    "A recording that cannot be used: the message says which file, what it holds, what was expected, what to do."
+    "A recording that cannot be used: which file, what it holds, what was expected, what to do."
 
 def expect(condition, message: str):
     "Raise a RecordingError with this message unless the condition holds."
@@ -40,18 +41,19 @@ def windows_of(
     starts = [a for start, stop in segments for a in range(start, stop - length + 1, length)]
     return np.array(starts, np.int64)[:, None] + [0, length]
 
-# %% ../nbs/01_data.ipynb #b3b57e01
+# %% ../nbs/01_data.ipynb #e75ea9bf
 def _check_intervals(spans, frames, name):
     "Return intervals [start, stop) as (n, 2) int64: in order, apart, inside the recording."
     spans = np.asarray(spans)
-    whole = spans.ndim == 2 and spans.shape[1] == 2 and spans.dtype.kind in 'iu'
-    expect(whole and len(spans), f'{name} hold {spans.dtype} of shape {spans.shape}; expected whole numbers '
+    whole = spans.ndim == 2 and spans.shape[1] == 2 and spans.dtype.kind in 'iu' and len(spans)
+    expect(whole, f'{name} hold {spans.dtype} of shape {spans.shape}; expected whole numbers '
            '(n, 2): frames [start, stop)')
-    steps = np.diff(np.r_[0, spans.astype(np.int64).ravel(), frames])
+    spans = spans.astype(np.int64)
+    steps = np.diff(np.r_[0, spans.ravel(), frames])
     wrong = (steps[1::2] < 1) | (steps[0:-1:2] < 0) | (steps[2::2] < 0)
-    expect(not wrong.any(), f'{name} {np.flatnonzero(wrong)[:5]} are {spans[wrong][:5].tolist()}; expected '
-           f'start < stop, sorted, without overlap, within {frames} frames')
-    return spans.astype(np.int64)
+    expect(not wrong.any(), f'{name} {np.flatnonzero(wrong)[:5]} are {spans[wrong][:5].tolist()}; '
+           f'expected start < stop, sorted, without overlap, within {frames} frames')
+    return spans
 
 def _segment_of(spans, segments):
     "Return the index of the segment that holds each interval whole, -1 if none does."
@@ -66,20 +68,19 @@ def _check_columns(columns, rows, name):
         values = np.asarray(values)
         if values.dtype.kind in 'OS': values = values.astype(str)
         fits = values.shape[:1] == (rows,) and values.size and values.dtype.kind in 'biufU'
-        expect(fits, f'{name} {column!r} holds {values.dtype} of shape {values.shape}; expected {rows} rows of '
-               'numbers or text')
+        expect(fits, f'{name} {column!r} holds {values.dtype} of shape {values.shape}; expected '
+               f'{rows} rows of numbers or text')
         checked[str(column)] = values
     return checked
 
-# %% ../nbs/01_data.ipynb #a8f396a7
 @dataclass(eq=False)
 class Recording:
-    "Traces as recorded, with trials and behaviour; raises a RecordingError that says what does not fit."
+    "Traces as recorded, with trials and behaviour; raises RecordingError for what does not fit."
     traces: np.ndarray # (T, N) float32, in `units`
     rate: float # Hz, frames per second
     subject: str # the animal
     session: str # unique name of the recording
-    trials: np.ndarray # (n, 2) int64 frames [start, stop), in order, apart, each within one segment
+    trials: np.ndarray # (n, 2) frames [start, stop), in order, apart, each within one segment
     segments: np.ndarray = None # (m, 2) stretches recorded without a pause; None: all of it
     behaviour: dict = field(default_factory=dict) # name -> (T,) or (T, k), NaN where unknown
     neurons: dict = field(default_factory=dict) # name -> (N,)
@@ -93,32 +94,33 @@ class Recording:
     def __post_init__(self):
         name = f'{self.source} (subject {self.subject}, session {self.session}):'
         x = np.asarray(self.traces)
-        expect(x.ndim == 2 and x.size and x.dtype.kind in 'fiu', f'{name} traces hold {x.dtype} of shape '
-               f'{x.shape}; expected numbers (T frames, N neurons)')
+        expect(x.ndim == 2 and x.size and x.dtype.kind in 'fiu', f'{name} traces hold {x.dtype} '
+               f'of shape {x.shape}; expected numbers (T frames, N neurons)')
         self.traces = x.astype(np.float32, copy=False)
         bad = np.flatnonzero(~np.isfinite(self.traces).all(0))
-        expect(not len(bad), f'{name} traces hold NaN or infinite values in {len(bad)} of {x.shape[1]} neurons, '
-               f'{bad[:8].tolist()}: leave these out, or mend the frames')
+        expect(not len(bad), f'{name} traces are NaN or infinite in {len(bad)} of {x.shape[1]} '
+               f'neurons, {bad[:8].tolist()}: leave these out, or mend the frames')
         sd = x.std(0)
         expect(sd.any(), f'{name} traces are constant: is the file complete?')
         coarse = np.flatnonzero((np.spacing(np.abs(self.traces).max(0)) > .1*sd) & (sd > 0))
         if len(coarse):
-            self.notes = [*self.notes, f'float32 is too coarse for neurons {coarse.tolist()}: subtract their offset']
+            note = f'float32 is too coarse for neurons {coarse.tolist()}: subtract their offset'
+            self.notes = [*self.notes, note]
 
         self.rate = float(self.rate)
-        expect(0 < self.rate < np.inf, f'{name} rate {self.rate}; expected frames per second, above 0')
+        expect(0 < self.rate < np.inf, f'{name} rate {self.rate}; expected frames per second')
         if self.segments is None: self.segments = [[0, len(x)]]
         self.segments = _check_intervals(self.segments, len(x), f'{name} segments')
         self.trials = _check_intervals(self.trials, len(x), f'{name} trials')
         crossing = self.trials[_segment_of(self.trials, self.segments) < 0]
-        expect(not len(crossing), f'{name} trials {crossing[:5].tolist()} cross the border of a segment: cut '
-               'them with windows_of(segments), or leave them out')
+        expect(not len(crossing), f'{name} trials {crossing[:5].tolist()} cross the border of a '
+               'segment: cut them with windows_of(segments), or leave them out')
 
         self.behaviour = _check_columns(self.behaviour, len(x), f'{name} behaviour')
         self.neurons = _check_columns(self.neurons, x.shape[1], f'{name} neurons')
         self.trial_info = _check_columns(self.trial_info, len(self.trials), f'{name} trial_info')
 
-# %% ../nbs/01_data.ipynb #f7341f5c
+# %% ../nbs/01_data.ipynb #b9adf1bd
 def frame_times(
     stamps, # (n,) s
     frames: int, # T
@@ -126,17 +128,22 @@ def frame_times(
     notes: list, # gets a note if there are more stamps than frames
 ) -> tuple: # (T,) float64 s, and (T,) bool: a pause before this frame
     "Return the times of the frames, and the pauses: steps longer than 1.5 median steps."
-    expect(len(stamps) >= frames, f'{source}: {len(stamps)} time stamps for {frames} frames: export it again')
-    if len(stamps) > frames: notes.append(f'{len(stamps)} time stamps: the first {frames} are used')
+    expect(len(stamps) >= frames, f'{source}: {len(stamps)} time stamps for {frames} frames; '
+           'expected one per frame: export the file again')
+    if len(stamps) > frames:
+        notes.append(f'{len(stamps)} time stamps for {frames} frames: the first are used')
     times = np.asarray(stamps[:frames], np.float64)
     steps = np.diff(times)
     wrong = np.flatnonzero(~((steps > 0) & (steps < np.inf)))
-    expect(not len(wrong), f'{source}: time stamps do not increase after frame {wrong[:1]}: export it again')
-    return times, np.r_[False, steps > 1.5*np.median(steps)][:frames]
+    expect(not len(wrong), f'{source}: time stamps do not increase after frame {wrong[:1]}; '
+           'expected finite seconds in order: export the file again')
+    return times, np.r_[False, steps > 1.5*np.median(steps)]
 
-# %% ../nbs/01_data.ipynb #a2381267
-_HINTS = {'truncated': 'it is cut short: copy or download it again', 'signature': 'it is not an HDF5 file',
-          'lock': 'close the program that writes it', 'filter': 'import hdf5plugin first'}
+# %% ../nbs/01_data.ipynb #09f86fa3
+_HINTS = {'truncated': 'it is cut short: copy or download it again',
+          'signature': 'it is not an HDF5 file',
+          'lock': 'close the program that writes it',
+          'filter': 'import hdf5plugin first'}
 
 @contextmanager
 def _reading(what):
@@ -144,7 +151,7 @@ def _reading(what):
     try: yield
     except (OSError, RuntimeError) as error:
         hints = [hint for word, hint in _HINTS.items() if word in str(error)]
-        hint = [*hints, 'it is damaged: copy or download it again'][0]
+        hint = hints[0] if hints else 'it is damaged: copy or download it again'
         raise RecordingError(f'{what} cannot be read ({error}); {hint}') from error
 
 def open_hdf5(path) -> h5py.File:
@@ -160,7 +167,7 @@ def read_field(
     kind: str='number', # 'number', 'text' or 'any'
     missing=..., # returned if the dataset is absent; the default raises
 ) -> np.ndarray: # text as str
-    "Return a whole dataset; raises RecordingError if it is absent, of other kind or shape, or damaged."
+    "Return a whole dataset; raises RecordingError if absent, of other kind or shape, or damaged."
     where = f'{file.filename}: {name}'
     with _reading(where):
         data = file.get(name)
@@ -172,12 +179,12 @@ def read_field(
 
         shape, numbers = data.shape, data.dtype.kind in 'fiub'
         text = h5py.check_string_dtype(data.dtype) is not None
-        fits = dict(number=numbers, text=text, any=numbers or text)[kind] and shape is not None
-        fits = fits and ndim in (None, len(shape)) and rows in (None, *shape[:1])
+        fits = (numbers and kind != 'text') or (text and kind != 'number')
+        fits = fits and shape and ndim in (None, len(shape)) and rows in (None, shape[0])
         expect(fits, f'{where} holds {data.dtype} of shape {shape}; expected {kind}, '
                f'{ndim or "any"} axes, {rows or "any"} rows')
 
-        # bounded before memory is taken: a chunk is unpacked whole
+        # bounded before memory is taken; a chunk is unpacked whole
         size = data.dtype.itemsize*max(np.prod(shape, dtype=float), np.prod(data.chunks or 0.))
         stored = data.id.get_storage_size()
         likely = size <= max(2**20, 2000*stored) and size <= max(2**30, 100*stored)
@@ -195,10 +202,11 @@ def read_attribute(
         value = file[name].attrs.get(attribute, missing) if name in file else missing
         return value.decode(errors='replace') if isinstance(value, bytes) else value
 
-# %% ../nbs/01_data.ipynb #e486638e
+# %% ../nbs/01_data.ipynb #5b56320b
 def _blocks(spans, length=1024):
     "Cut intervals into pieces of at most `length` frames, so that memory stays small."
-    return [(a, min(a + length, stop)) for start, stop in spans for a in range(start, stop, length)]
+    return [(a, min(a + length, stop)) for start, stop in spans
+            for a in range(start, stop, length)]
 
 def smooth_next(
     x: np.ndarray, # (k, N) the newest frames
@@ -216,25 +224,27 @@ def ema(
     alpha: float=.15, # weight of the newest frame, in (0, 1]; 1: no smoothing
     segments=None, # (m, 2) frames [start, stop) at which smoothing starts anew; None: once
 ) -> np.ndarray: # (T, N) float32; frames outside every segment stay as they are
-    "Return the causal moving average y_t = α x_t + (1 - α) y_{t-1}, as if the first frame had lasted for ever."
-    if not 0 < alpha <= 1: raise ValueError(f'alpha={alpha}: expected a weight above 0, at most 1')
+    "Return y_t = α x_t + (1 - α) y_{t-1}, as if the first frame had lasted for ever before."
+    if not 0 < alpha <= 1: raise ValueError(f'alpha={alpha}: expected above 0, at most 1')
     smooth = np.array(traces, np.float32)
     for segment in [(0, len(smooth))] if segments is None else segments:
         state = None
-        for a, b in _blocks([segment]): smooth[a:b], state = smooth_next(smooth[a:b], alpha, state)
+        for a, b in _blocks([segment]):
+            smooth[a:b], state = smooth_next(np.asarray(traces[a:b]), alpha, state)
     return smooth
 
-# %% ../nbs/01_data.ipynb #03db4d8a
+# %% ../nbs/01_data.ipynb #f76d9095
 SPLITS = ('train', 'val', 'test')
 
 def _split_trials(n, seed):
-    "Assign 70 % of n trials to training, 15 % to validation, 15 % to test; of three or more, one at least to each."
+    "Assign 70 % of the trials to training, 15 % to validation, 15 % to test; at least one each."
     train, learn = int(.7*n + .5), int(.85*n + 1e-9) # learn: training and validation
     if n >= 3:
         train = min(train, n - 2)
         learn = min(max(learn, train + 1), n - 1)
     learn = max(learn, train)
-    return np.repeat(SPLITS, [train, learn - train, n - learn])[np.random.default_rng(seed).permutation(n)]
+    split = np.repeat(SPLITS, [train, learn - train, n - learn])
+    return split[np.random.default_rng(seed).permutation(n)]
 
 def hold_out(
     subjects, # names of the animals, repeats allowed
@@ -244,17 +254,18 @@ def hold_out(
     "Draw the animals that training never sees; raises ValueError if none would be left."
     subjects = sorted({str(subject) for subject in subjects})
     count = int(n*len(subjects) + .5) if 0 < n < 1 else int(n)
-    if not 0 <= count < len(subjects): raise ValueError(f'cannot hold out {count} of {len(subjects)} animals')
+    if not 0 <= count < len(subjects):
+        raise ValueError(f'cannot hold out {count} of {len(subjects)} animals')
     return sorted(np.random.default_rng(seed).permutation(subjects)[:count].tolist())
 
-# %% ../nbs/01_data.ipynb #e81f00cb
+# %% ../nbs/01_data.ipynb #e4b5cd2b
 @dataclass(eq=False, repr=False)
 class Session:
-    "A recording that a model can read: smoothed, split by trials, with each neuron's scale; `len`: trials."
+    "A recording that a model can read: smoothed, split, each neuron with its scale; `len`: trials."
     name: str # unique in a corpus
     subject: str # the animal
     rate: float # Hz
-    traces: np.ndarray # (T, N) float32, smoothed, in `units`; an array, or in the store
+    traces: np.ndarray # (T, N) float32, smoothed, in `units`
     trials: np.ndarray # (n, 2) frames [start, stop)
     segments: np.ndarray # (m, 2) frames [start, stop), recorded without a pause
     split: np.ndarray # (n,) 'train', 'val' or 'test'
@@ -277,7 +288,8 @@ class Session:
 
     def __repr__(self):
         counts = ', '.join(f'{len(self.of(split))} {split}' for split in SPLITS)
-        return f'Session({self.name}: {len(self.traces)} frames, {self.n_neurons} neurons, trials: {counts})'
+        return (f'Session({self.name}: {len(self.traces)} frames, {self.n_neurons} neurons, '
+                f'trials: {counts})')
 
     def of(self, split: str) -> np.ndarray:
         "Return the indices of the trials of 'train', 'val' or 'test'."
@@ -296,7 +308,7 @@ class Session:
         return (np.asarray(z)*self.sd + self.mean).astype(np.float32, copy=False)
 
     def window(self, start: int, stop: int) -> np.ndarray:
-        "Return the z-scored frames [start, stop), (stop - start, N); they must lie within one segment."
+        "Return the z-scored frames [start, stop), (stop - start, N), which lie in one segment."
         inside = _segment_of(np.array([[start, stop]]), self.segments)[0] >= 0
         if not (inside and start < stop):
             raise ValueError(f'{self.name}: frames [{start}, {stop}) are not within one segment')
@@ -307,33 +319,32 @@ class Session:
         return self.window(*self.trials[i])
 
     def train_stretches(self) -> np.ndarray: # (k, 2) frames [start, stop)
-        "Return the training trials, joined where they touch within a segment: windows may start anywhere in them."
+        "Return the training trials, joined where they touch: windows may start anywhere in them."
         trials = self.trials[self.of('train')]
         segment = _segment_of(trials, self.segments)
         apart = (trials[1:, 0] != trials[:-1, 1]) | (np.diff(segment) != 0)
         return np.stack([trials[np.r_[True, apart], 0], trials[np.r_[apart, True], 1]], 1)
 
     def spans(self, split: str, offsets: bool=True) -> np.ndarray: # (n, 2) frames [start, stop)
-        "Return a split's trials; of pseudo-trials in training, every window of their length (`offsets`)."
+        "Return a split's trials; of pseudo-trials in training all windows so long (`offsets`)."
         trials = self.trials[self.of(split)]
         if not (split == 'train' and offsets and self.pseudo_trials): return trials
-        length = int(np.diff(trials).min())
-        starts = np.concatenate([np.arange(a, b - length + 1) for a, b in self.train_stretches()])
-        return np.stack([starts, starts + length], 1)
+        length = np.diff(trials).min()
+        starts = [np.arange(a, b - length + 1) for a, b in self.train_stretches()]
+        return np.concatenate(starts)[:, None] + [0, length]
 
     @property
     def digest(self) -> str:
-        "Sixteen hexadecimal digits of what a model may learn from; the split and the scale are not among it."
-        if isinstance(self.traces, _StoredTraces): return self.traces.digest
-        about = [self.traces.shape, self.trials.tolist(), self.segments.tolist(), self.rate, self.alpha,
-                 self.units, self.pseudo_trials]
-        content = sha256(json.dumps(about).encode())
+        "Sixteen hexadecimal digits of what a model may learn from: not the split, nor the scale."
+        spans = [self.trials.tolist(), self.segments.tolist()]
+        about = [self.traces.shape, spans, self.rate, float(self.alpha), self.units]
+        content = sha256(json.dumps([*about, bool(self.pseudo_trials)]).encode())
         content.update(np.ascontiguousarray(self.traces, np.float32))
         return content.hexdigest()[:16]
 
-# %% ../nbs/01_data.ipynb #3ee119d8
+# %% ../nbs/01_data.ipynb #498d9ae5
 def _scale(traces, trials):
-    "Mean and sd (N,) over the frames of `trials`, summed in float64; sd 1 where a neuron is constant."
+    "Mean and sd (N,) over the frames of `trials`, summed in float64; sd 1 if a neuron is constant."
     blocks, frames = _blocks(trials), np.diff(trials).sum()
     mean = sum(traces[a:b].sum(0, dtype=np.float64) for a, b in blocks)/frames
     sd = np.sqrt(sum(((traces[a:b] - mean)**2).sum(0) for a, b in blocks)/frames)
@@ -345,12 +356,13 @@ def prepare(
     alpha: float=.15, # weight of the newest frame; 1: no smoothing
     seed: int=0, # of the split
 ) -> Session:
-    "Smooth within segments, split the trials, scale by the training trials: the paper's preprocessing."
+    "Smooth within segments, split the trials, scale by the training trials, as the paper does."
     values = dict(vars(recording))
     traces = ema(values.pop('traces'), alpha, recording.segments)
     split = _split_trials(len(recording.trials), seed)
     scale = _scale(traces, recording.trials[split == 'train'])
-    return Session(values.pop('session'), traces=traces, split=split, alpha=alpha, seed=seed, **scale, **values)
+    return Session(values.pop('session'), traces=traces, split=split, alpha=alpha, seed=seed,
+                   **scale, **values)
 
 def _with_split(session, split, **changes):
     scale = _scale(session.traces, session.trials[split == 'train'])
@@ -358,9 +370,10 @@ def _with_split(session, split, **changes):
 
 def resplit(session: Session, seed: int) -> Session:
     "Return the session as `prepare` would with another seed of the split."
+    if seed == session.seed: return session
     return _with_split(session, _split_trials(len(session), seed), seed=seed)
 
-# %% ../nbs/01_data.ipynb #e384ec30
+# %% ../nbs/01_data.ipynb #ed77a450
 def thin(
     recording: Recording,
     neurons: int=None, # at most so many; None: all
@@ -380,17 +393,17 @@ def block_split(
     fold: int, folds: int=5, # the block to test, from 0; their number
     gap: int=40, # frames around it in no split, at least; more if smoothing remembers more
 ) -> Session: # meta['fold'] says which
-    "Return the session with one contiguous block of trials to test; raises ValueError if too little is left."
+    "Return the session with one contiguous block of trials to test, the others to learn from."
     trials, n = session.trials, len(session)
-    if not 0 <= fold < folds <= n: raise ValueError(f'{session.name}: fold {fold} of {folds} of {n} trials')
+    if not 0 <= fold < folds <= n: raise ValueError(f'fold {fold} of {folds}, and {n} trials')
     if session.alpha < 1: # after so many frames smoothing holds less than a thousandth
         gap = max(gap, int(np.ceil(np.log(.001)/np.log1p(-session.alpha))))
     test = np.array_split(np.arange(n), folds)[fold]
     before, after = trials[test[0], 0] - gap, trials[test[-1], 1] + gap
     rest = np.flatnonzero((trials[:, 1] <= before) | (trials[:, 0] >= after))
     if len(rest) < 2:
-        raise ValueError(f'{session.name}: fold {fold} of {folds} with gaps of {gap} frames leaves {len(rest)} '
-                         f'of {n} trials to learn from: take more folds, or cut shorter trials')
+        raise ValueError(f'{session.name}: gaps of {gap} frames leave {len(rest)} of {n} trials to '
+                         'learn from: take more folds, or cut shorter trials')
     rest = np.random.default_rng([session.seed, fold]).permutation(rest)
     split = np.full(n, 'gap', '<U5')
     split[test], split[rest] = 'test', 'train'
@@ -402,78 +415,63 @@ def fewer(
     n: int, # training trials that keep their label
     seed: int=0, # of the draw
 ) -> Session:
-    "Return the session with n training trials, validation trials in proportion, the rest in no split."
+    "Return the session with n training trials, validation trials in proportion, no more."
     train, val = session.of('train'), session.of('val')
-    if not 1 <= n <= len(train): raise ValueError(f'{session.name}: {n} of {len(train)} training trials')
-    n_val = max(1, round(n*len(val)/len(train)))
+    if not 1 <= n <= len(train): raise ValueError(f'{n} labelled trials of {len(train)}')
     rng, split = np.random.default_rng([seed, n]), session.split.astype('U8')
     split[rng.permutation(train)[n:]] = 'hidden'
-    split[rng.permutation(val)[n_val:]] = 'hidden'
+    split[rng.permutation(val)[max(1, round(n*len(val)/len(train))):]] = 'hidden'
     return replace(session, split=split)
 
-# %% ../nbs/01_data.ipynb #db326d27
+# %% ../nbs/01_data.ipynb #c6781872
 _FORMAT, _TABLES = 'calm_nb session 3', ('behaviour', 'neurons', 'trial_info')
 
-@lru_cache(maxsize=16) # files that stay open
-def _open_traces(path, digest):
-    file = open_hdf5(path)
-    version, stored = (read_attribute(file, '/', mark) for mark in ('format', 'digest'))
-    expect(version == _FORMAT, f'{path}: format {version}; expected {_FORMAT}: delete it')
-    expect(digest in (None, stored), f'{path}: replaced since it was opened: load it again')
-    return file['traces'], stored, file
+@lru_cache(maxsize=None)
+def _checksum(path, size, changed):
+    "CRC-32 of a file, computed anew if its size or time of change differs."
+    return zlib.crc32(np.memmap(path, np.uint8, 'r'))
 
-class _StoredTraces:
-    "Traces (T, N) that stay in their file; slices are read when asked for, and checked."
-    def __init__(self, path, digest=None):
-        self.path, self.ndim, self.dtype = Path(path).absolute(), 2, np.dtype(np.float32)
-        traces, self.digest, _ = _open_traces(self.path, digest)
-        self.shape = traces.shape
+def _checksums(folder):
+    stats = {name: (folder/name).stat() for name in ('traces.npy', 'arrays.npz')}
+    return {name: _checksum(folder/name, s.st_size, s.st_mtime_ns) for name, s in stats.items()}
 
-    def __len__(self): return self.shape[0]
-    def __array__(self, dtype=None, copy=None): return np.asarray(self[:], dtype)
-    def __getitem__(self, frames):
-        with _reading(self.path): return _open_traces(self.path, self.digest)[0][frames]
-
-def save_session(session: Session, path) -> Path:
-    "Write a session to HDF5, atomically, each block with a checksum; raises an OSError that names the file."
-    header, arrays = {}, {}
+def save_session(session: Session, folder):
+    "Write a session: its traces, its other arrays, and config.json with checksums of all."
+    folder, values, arrays = Path(folder), {}, {}
+    folder.mkdir(parents=True, exist_ok=True)
     for name, value in vars(session).items():
-        if name in _TABLES:
-            header[name] = list(value) # names of any kind: 'speed (cm/s)'
-            arrays.update({f'{name} {i}': column for i, column in enumerate(value.values())})
+        if name in _TABLES: # columns by number, for names may hold anything: 'speed (cm/s)'
+            values[name] = list(value)
+            columns = enumerate(value.values())
+            arrays.update({f'{name} {i}': column for i, column in columns})
         elif isinstance(value, np.ndarray): arrays[name] = value
-        elif name != 'traces': header[name] = value
-    arrays.pop('traces', None)
-    rest, buffer = io.BytesIO(), io.BytesIO()
-    np.savez(rest, header=json.dumps(header, default=lambda value: value.tolist()), **arrays)
+        else: values[name] = value
 
-    # in memory first: HDF5 ends the process if the disk is full
-    with h5py.File(buffer, 'w', libver=('v110', 'v110')) as file: # of this version on, headers have checksums
-        file.attrs.update(format=np.bytes_(_FORMAT), digest=np.bytes_(session.digest))
-        frames, neurons = session.traces.shape
-        file.create_dataset('traces', data=session.traces[:], chunks=(min(128, frames), neurons), fletcher32=True)
-        file.create_dataset('rest', data=np.frombuffer(rest.getvalue(), np.uint8), chunks=True, fletcher32=True)
-    try:
-        with atomic_path(path) as draft: draft.write_bytes(buffer.getbuffer())
-    except OSError as error:
-        raise OSError(error.errno, f'{error.strerror}: make room for {buffer.tell()/1e6:.1f} MB, or set '
-                      'CALM_NB_STORE or CALM_NB_RUNS to another folder', str(path)) from error
-    return Path(path)
+    np.save(folder/'traces.npy', arrays.pop('traces'))
+    np.savez(folder/'arrays.npz', **arrays)
+    header = dict(format=_FORMAT, digest=session.digest, values=values, files=_checksums(folder))
+    header = read_json(write_json(header, folder/'config.json')) # as it will be read
+    write_json(dict(header, key=config_key(header)), folder/'config.json')
 
-def open_session(
-    path, # as `save_session` wrote it
-    digest: str=None, # of the session it must hold; None: any
-) -> Session:
-    "Open a stored session, its traces left in the file; raises FileNotFoundError or RecordingError."
-    traces = _StoredTraces(path, digest)
-    with open_hdf5(path) as file: content = read_field(file, 'rest').tobytes()
-    with np.load(io.BytesIO(content)) as rest: values = dict(rest)
-    header = json.loads(str(values.pop('header')))
+def _read_header(folder):
+    header = read_json(Path(folder)/'config.json')
+    key = header.pop('key', '')
+    expect(key == config_key(header) and header['format'] == _FORMAT,
+           f'{folder} is damaged, or not of version {_FORMAT}: delete it')
+    return header
+
+def open_session(folder) -> Session:
+    "Open a stored session; its traces stay on the disk. Raises FileNotFoundError, RecordingError."
+    folder, header = Path(folder), _read_header(folder)
+    expect(_checksums(folder) == header['files'], f'{folder} is damaged: delete it, load it again')
+    traces, values = np.load(folder/'traces.npy', mmap_mode='r'), header['values']
+    with np.load(folder/'arrays.npz') as file: arrays = dict(file)
     for table in _TABLES:
-        header[table] = {name: values.pop(f'{table} {i}') for i, name in enumerate(header[table])}
-    return Session(traces=traces, **header, **values)
+        names = enumerate(values[table])
+        values[table] = {name: arrays.pop(f'{table} {i}') for i, name in names}
+    return Session(traces=traces, **arrays, **values)
 
-# %% ../nbs/01_data.ipynb #e95ae1e1
+# %% ../nbs/01_data.ipynb #516b7e24
 class Corpus:
     "Sessions by name, opened when asked for, the last `keep` kept; held in or out by animal."
     def __init__(self,
@@ -485,7 +483,7 @@ class Corpus:
     ):
         if not makers: raise ValueError(f'corpus {name}: no sessions; skipped: {skipped}')
         for session in held_out: choose('held-out session', session, makers)
-        self.name, self.makers, self.skipped, self.keep = name, dict(makers), dict(skipped), keep
+        self.name, self.makers, self.skipped, self.keep = name, makers, dict(skipped), keep
         self.held_out = [session for session in makers if session in held_out]
         self.held_in = [session for session in makers if session not in held_out]
         self._open = lru_cache(keep)(lambda session: makers[session]())
@@ -497,10 +495,11 @@ class Corpus:
     def __len__(self): return len(self.makers)
     def __iter__(self): return self.sessions()
     def __repr__(self):
-        return f'Corpus({self.name}: {len(self.held_in)} sessions held in, {len(self.held_out)} held out)'
+        return f'Corpus({self.name}: {len(self.held_in)} sessions, {len(self.held_out)} held out)'
 
     def __getitem__(self, key):
-        return self._open(choose('session', key, self.names) if isinstance(key, str) else self.names[key])
+        by_name = isinstance(key, str)
+        return self._open(choose('session', key, self.names) if by_name else self.names[key])
 
     def sessions(self, which: str='all'):
         "Iterate over the sessions: 'all', 'held-in' or 'held-out'."
@@ -508,20 +507,24 @@ class Corpus:
         return (self[name] for name in names[choose('sessions', which, names)])
 
     def part(self, names): # -> Corpus
-        "Return a corpus of some sessions, held in and out as here; all are held in if none else is."
+        "Return a corpus of some sessions, held out as here; none is held out if all would be."
         makers = {choose('session', name, self.names): self.makers[name] for name in names}
         out = [name for name in self.held_out if name in makers]
-        return Corpus(self.name, makers, out if len(out) < len(makers) else (), self.skipped, self.keep)
+        if len(out) == len(makers): out = []
+        return Corpus(self.name, makers, out, self.skipped, self.keep)
 
 def describe(corpus) -> pd.DataFrame:
     "Return a table of the sessions, a row each."
-    rows = [{'session': s.name, 'animal': s.subject, 'held out': s.name in corpus.held_out,
-             'neurons': s.n_neurons, 'frames': len(s.traces), 'rate (Hz)': s.rate, 'trials': len(s),
-             'frames per trial': np.diff(s.trials).mean(), **{split: len(s.of(split)) for split in SPLITS},
-             'behaviour': ', '.join(s.behaviour), 'notes': len(s.notes)} for s in corpus]
+    rows = []
+    for s in corpus:
+        row = {'session': s.name, 'animal': s.subject, 'held out': s.name in corpus.held_out,
+               'neurons': s.n_neurons, 'frames': len(s.traces), 'rate (Hz)': s.rate,
+               'trials': len(s), 'frames per trial': np.diff(s.trials).mean()}
+        row |= {split: len(s.of(split)) for split in SPLITS}
+        rows.append(row | {'behaviour': ', '.join(s.behaviour), 'notes': len(s.notes)})
     return pd.DataFrame(rows)
 
-# %% ../nbs/01_data.ipynb #55bde679
+# %% ../nbs/01_data.ipynb #45583c29
 @dataclass(frozen=True)
 class Raw:
     "A recording that waits to be read."
@@ -543,103 +546,115 @@ def _draw(raws, names, limit, seed):
 
 def _draw_sessions(raws, limit, seed, animals):
     "Draw at most `limit` sessions, of held-out animals in their share, or (held in, held out)."
-    if limit is None: limit = len(raws)
     new = [name for name, raw in raws.items() if raw.subject in animals]
     old = [name for name in raws if name not in new]
     if np.ndim(limit): n_old, n_new = limit
     else:
-        n_new = min(max(round(limit*len(new)/len(raws)), min(1, len(new))), limit - 1)
+        n_new = max(round(limit*len(new)/len(raws)), min(1, len(new)))
+        n_new = min(n_new, limit - 1)
         n_old = limit - n_new
-    if min(n_old, n_new + 1) < 1: raise ValueError(f'sessions={limit}: expected a number, or two (held in, held out)')
+    if n_old < 1 or n_new < 0 or np.ndim(limit) and not (n_new and new):
+        raise ValueError(f'sessions={limit}: expected 1 or more, or two numbers (held in, held out)'
+                         ' with held_out= naming animals')
     drawn = _draw(raws, new, n_new, seed) + _draw(raws, old, n_old, seed)
     return {name: raw for name, raw in raws.items() if name in drawn}
 
-def _stored_path(folder, name, raw):
-    "Return where a recording is stored: the name changes with path, size and time of change of its files."
-    files = []
-    for path in map(Path, raw.files):
-        files += sorted(p for p in path.rglob('*') if p.is_file()) if path.is_dir() else [path]
-    stamps = [(str(p.resolve()), p.stat().st_size, p.stat().st_mtime_ns) for p in files]
-    return folder/f'{quote(name, safe=" -_.,+=")[:100]}-{config_key([name, stamps])}.h5'
+def _store(label, raw, folder, alpha, neurons):
+    "Store a recording unless it is stored; return its folder and header, or None and the reason."
+    def make():
+        if not in_test(): print(f'reading {label}', end='; ', flush=True)
+        try: return prepare(thin(raw.read(), neurons), alpha)
+        except RecordingError: raise
+        except Exception as error: # whatever a damaged file brings about
+            raise RecordingError(f'{label}: {type(error).__name__}: {error}') from error
 
-def _convert(name, raw, folder, alpha, neurons):
-    "Store a recording that is not yet stored; return its path, and None or why it cannot be read."
+    # files, and what is in folders, are recognised by path, size and time of change
+    files = [p for path in map(Path, raw.files) for p in (path, *sorted(path.rglob('*')))]
+    try: stamps = [(str(p.resolve()), p.stat().st_size, p.stat().st_mtime_ns) for p in files]
+    except OSError as error: return None, str(error)
+    folder /= f'{quote(label, safe=" -_.,+=")[:100]}-{config_key([label, stamps])}'
     try:
-        path = _stored_path(folder, name, raw)
-        try: return path, open_session(path) and None
-        except (FileNotFoundError, RecordingError): pass # not yet stored, or damaged
-        session = prepare(thin(raw.read(), neurons), alpha)
-    except Exception as error: # whatever a damaged file brings about
-        return None, str(error) if isinstance(error, RecordingError) else f'{type(error).__name__}: {error}'
-    return save_session(session, path), None
+        cached(folder, make, _read_header, save_session)
+        return folder, _read_header(folder)
+    except ValueError as error: return None, str(error)
 
-def _open_split(path, digest, seed): return resplit(open_session(path, digest), seed)
+def _open_split(folder, seed):
+    return resplit(open_session(folder), seed)
 
 def stored_corpus(
     name: str, # of the data set
     raws: dict, # name -> Raw
-    options: dict, # of the reader: a conversion is only used again with the same ones
+    options: dict, # of the reader: a conversion is used again with the same ones only
     *,
     root='', expected: str='', # folder, and what belongs into it, for messages
-    scale: str='paper', sizes: dict=SIZES, # sessions and neurons by scale, if the next two do not say
-    sessions=None, neurons: int=None, # at most so many, drawn by seed; of sessions also a pair (held in, held out)
+    scale: str='paper', sizes: dict=SIZES, # sessions and neurons, if the next two do not say
+    sessions=None, # at most so many, drawn by seed; a pair: (held in, held out)
+    neurons: int=None, # at most so many per session, drawn by seed
     seed: int=0, # of split, held-out animals and draw of sessions
     alpha: float=.15, # of the smoothing
     held_out=.25, # animals: a number, a fraction or a list of names
     store=None, # folder; None: $CALM_NB_STORE/<name>, else <runs_root()>/store/<name>
-    workers: int=1, # processes
+    workers: int=1, # processes; -1: one per core
     skipped: dict={}, # name -> why, from the search for files
     version: int=1, # of the reader
 ) -> Corpus:
-    "Convert what is not yet in the store, open the rest lazily; one bad recording goes to `skipped`."
-    def choose_animals(subjects): return [choose('held-out animal', str(a), sorted(subjects)) for a in animals]
-
-    subjects = {raw.subject for raw in raws.values()}
-    animals = [] if np.isscalar(held_out) else held_out
-    if '' not in subjects: animals = choose_animals(subjects)
+    "Convert what is not yet in the store, open the rest lazily; bad recordings go to `skipped`."
     few, cells = sizes[resolve_scale(scale)]
+    if sessions is None: sessions = few
     if neurons is None: neurons = cells
-    chosen = _draw_sessions(raws, few if sessions is None else sessions, seed, animals)
+    if isinstance(held_out, str): held_out = [held_out]
+    by_name = not np.isscalar(held_out)
+    animals = {raw.subject for raw in raws.values()}
+    if sessions is not None and raws:
+        raws = _draw_sessions(raws, sessions, seed, held_out if by_name else ())
 
-    key = config_key(dict(options=options, alpha=alpha, neurons=neurons, format=_FORMAT), version)
+    key = dict(options=options, alpha=float(alpha), neurons=neurons, format=_FORMAT)
     base = os.environ.get('CALM_NB_STORE') or runs_root()/'store'
-    folder = Path(store or Path(base).expanduser()/name)/key
-    jobs = [delayed(_convert)(label, raw, folder, alpha, neurons) for label, raw in chosen.items()]
-    stored = Parallel(workers)(jobs)
+    folder = Path(store or Path(base).expanduser()/name)/config_key(key, version)
+    jobs = [delayed(_store)(label, raw, folder, alpha, neurons) for label, raw in raws.items()]
+    try: stored = Parallel(workers)(jobs)
+    except OSError as error:
+        raise OSError(error.errno, f'{error}: make room, or set CALM_NB_STORE or CALM_NB_RUNS to '
+                      'another folder', str(folder)) from error
 
-    makers, animal_of, digests, skipped = {}, {}, {}, dict(skipped)
-    for label, (path, reason) in zip(chosen, stored):
-        if not reason:
-            session = open_session(path)
-            if session.name in makers: reason = f'{label}: a second session {session.name!r}; rename one'
-            if session.digest in digests: reason = f'{label}: a copy of {digests[session.digest]}; remove one'
-        if reason: skipped[label] = reason
+    # collect, without copies
+    makers, animal_of, labels, skipped = {}, {}, {}, dict(skipped)
+    for label, (path, header) in zip(raws, stored):
+        if path is None:
+            skipped[label] = header
+            continue
+        session, digest = header['values']['name'], header['digest']
+        if session in makers: skipped[label] = f'{label}: {session!r} a second time: rename one'
+        elif digest in labels: skipped[label] = f'{label}: a copy of {labels[digest]}: remove one'
         else:
-            makers[session.name] = partial(_open_split, path, session.digest, seed)
-            digests[session.digest], animal_of[session.name] = label, session.subject
+            makers[session], labels[digest] = partial(_open_split, path, seed), label
+            animal_of[session] = header['values']['subject']
     if not makers:
         reasons = '; '.join(list(skipped.values())[:5])
-        raise FileNotFoundError(f'{root or name}: no recording could be read; expected {expected}. {reasons}')
+        raise FileNotFoundError(f'{root or name}: no recordings; expected {expected}. {reasons}')
 
-    if np.isscalar(held_out): animals = hold_out(animal_of.values(), held_out, seed)
-    else: animals = choose_animals(subjects | {*animal_of.values()})
-    out = [session for session, subject in animal_of.items() if subject in animals]
-    if len(out) == len(makers): raise ValueError(f'held_out={held_out!r} leaves no animal to train on')
+    animals |= {*animal_of.values()}
+    for animal in held_out if by_name else (): choose('held-out animal', animal, sorted(animals))
+    if not by_name: held_out = hold_out(animal_of.values(), held_out, seed)
+    out = [session for session, animal in animal_of.items() if animal in held_out]
+    if len(out) == len(makers): raise ValueError(f'held_out={held_out!r}: no animal is left')
     return Corpus(name, makers, out, skipped)
 
-# %% ../nbs/01_data.ipynb #898aba4d
+# %% ../nbs/01_data.ipynb #1a070a96
 @dataclass
 class Forecast:
-    "What a model says about the frames after a context, z-scored; raises ValueError for NaN and other shapes."
+    "What a model says of the frames after a context, z-scored; raises ValueError for NaN."
     mean: np.ndarray # (..., H, N)
     samples: np.ndarray = None # (S, ..., H, N); None: a point forecast
 
     def __post_init__(self):
-        samples = self.mean[None] if self.samples is None else self.samples
-        if self.mean.ndim < 2 or samples.shape[1:] != self.mean.shape:
-            raise ValueError(f'mean {self.mean.shape}, samples {samples.shape}: expected (..., frames, neurons)')
-        if not (np.isfinite(self.mean).all() and np.isfinite(samples).all()):
-            raise ValueError('the forecast holds NaN or infinite values: it diverged')
+        shape = self.mean.shape
+        if len(shape) < 2 or self.samples is not None and self.samples.shape[1:] != shape:
+            raise ValueError(f'mean of shape {shape}: expected (..., frames, neurons), and of samples '
+                             'one axis more')
+        for values in (self.mean, self.samples):
+            if values is not None and not np.isfinite(values).all():
+                raise ValueError('the forecast holds NaN or infinite values: it diverged')
 
     @classmethod
     def from_samples(cls, samples: np.ndarray): # (S, ..., H, N)
@@ -647,6 +662,6 @@ class Forecast:
         return cls(samples.mean(0), samples)
 
     def quantile(self, q) -> np.ndarray: # level(s) in [0, 1]
-        "Return quantiles of the samples, (..., H, N) or (len(q), ..., H, N); the mean of a point forecast."
+        "Return quantiles of the samples, (..., H, N) or (len(q), ..., H, N); else the mean."
         samples = self.mean[None] if self.samples is None else self.samples
         return np.quantile(samples, q, axis=0, method='weibull')
