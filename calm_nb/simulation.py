@@ -14,11 +14,9 @@ from scipy.signal import lfilter
 from .core import choose, resolve_scale
 from .data import Corpus, Recording, prepare
 
-# %% ../nbs/02_simulation.ipynb #e92c0f12
+# %% ../nbs/02_simulation.ipynb #80222d36
 def check_constants(config, names: str, least=0, above: bool=False, whole: bool=False):
-    """Check that the constants `names` ('dt tau') are finite, whole if asked for, and not too small.
-
-    Raises a ValueError that names the first one that is not."""
+    "Raise a ValueError unless the constants `names` ('dt tau') are finite and not below `least`."
     for name in names.split():
         value = getattr(config, name)
         number = isinstance(value, Integral if whole else Real) and np.isfinite(value)
@@ -27,13 +25,10 @@ def check_constants(config, names: str, least=0, above: bool=False, whole: bool=
         bound = f'above {least}' if above else f'at least {least}'
         raise ValueError(f'constant {name} is {value!r}: expected {kind}, {bound}')
 
-# %% ../nbs/02_simulation.ipynb #4b019b50
-_MOST_VALUES = 200_000_000 # that a session may hold: its hidden states alone are then 1.6 GB
-
-
+# %% ../nbs/02_simulation.ipynb #13cacad6
 @dataclass(frozen=True)
 class SimulationConfig:
-    "Constants of a simulated session (Eq. 1 and the paper's appendix); raises ValueError for impossible ones."
+    "Constants of a simulated session (paper, appendix); raises ValueError for impossible ones."
     neurons: int = 200      # N
     trials: int = 400       # per session
     steps: int = 100        # frames per trial
@@ -56,47 +51,45 @@ class SimulationConfig:
         check_constants(self, 'gain r0_sd noise_sd rate_max obs_sd')
 
         if self.dt >= 2*self.tau:
-            raise ValueError(f'constant dt is {self.dt}: expected less than 2 tau = {2*self.tau:g} s, '
-                             'or the Euler step of Eq. 1 is unstable')
+            raise ValueError(f'constant dt is {self.dt}: expected less than 2 tau = '
+                             f'{2*self.tau:g} s, or the Euler step of Eq. 1 is unstable')
         if self.tau_rise >= self.tau_decay:
-            raise ValueError(f'constant tau_rise is {self.tau_rise}: expected less than tau_decay = {self.tau_decay} s')
+            raise ValueError(f'constant tau_rise is {self.tau_rise}: expected less than '
+                             f'tau_decay = {self.tau_decay} s')
         values = self.neurons * max(self.neurons, self.trials*self.steps)
-        if values > _MOST_VALUES:
-            raise ValueError(f'{self.trials} trials of {self.steps} frames of {self.neurons} neurons are '
-                             f'{values:,} values: expected at most {_MOST_VALUES:,}')
+        if values > 200_000_000: # their hidden states alone are 1.6 GB
+            raise ValueError(f'{self.trials} trials of {self.steps} frames of {self.neurons} '
+                             f'neurons are {values:,} values: expected at most 200,000,000')
 
-# %% ../nbs/02_simulation.ipynb #5d67abbb
+# %% ../nbs/02_simulation.ipynb #73f51ced
 _SIZES = dict(tiny=dict(neurons=12, trials=40), small=dict(neurons=32), paper=dict(neurons=200))
 _VARIANTS = dict(default=1.0, hard=0.3) # tau, s
 
-
 def simulation_config(scale: str='auto', variant: str='default', seed: int=0) -> SimulationConfig:
-    "Return the constants at a scale; variant 'default' has tau = 1 s, 'hard' 0.3 s. Raises ValueError for other names."
+    "Return the constants at a scale; variant 'default' has tau = 1 s, 'hard' 0.3 s."
     tau = _VARIANTS[choose('variant', variant, _VARIANTS)]
     return SimulationConfig(**_SIZES[resolve_scale(scale)], tau=tau, seed=seed)
 
-# %% ../nbs/02_simulation.ipynb #dab819af
+# %% ../nbs/02_simulation.ipynb #393d78ba
 STREAMS = ('weights', 'states', 'spikes', 'observation', 'future')
 
-
 def random_stream(seed: int, part: str, *numbers: int) -> np.random.Generator:
-    "Return the random generator that draws one part (of STREAMS) of a simulation; `numbers` tell several apart."
+    "Return the generator that draws one of STREAMS for a seed; `numbers` tell several apart."
     return np.random.default_rng([seed, STREAMS.index(part), *numbers])
 
-# %% ../nbs/02_simulation.ipynb #e9b664c2
-def weights(config: SimulationConfig) -> np.ndarray: # (N, N) float64; row i holds the inputs of neuron i
+# %% ../nbs/02_simulation.ipynb #64fa4f8d
+def weights(config: SimulationConfig) -> np.ndarray: # (N, N); row i: the inputs of neuron i
     "Draw the recurrent weights of a session, i.i.d. N(0, g²/N)."
     n = config.neurons
     return random_stream(config.seed, 'weights').normal(0, config.gain/np.sqrt(n), (n, n))
 
-# %% ../nbs/02_simulation.ipynb #4778f40b
+# %% ../nbs/02_simulation.ipynb #5b853a09
 def euler_step(r, W, noise, config):
-    "Return the hidden states (..., N) one frame after `r` (..., N): one Euler step of Eq. 1."
-    return r + config.dt/config.tau * (np.tanh(r) @ W.T - r + noise)
-
+    "Return the hidden states (..., N) one frame after `r` (..., N): an Euler step of Eq. 1."
+    return r + config.dt/config.tau*(np.tanh(r) @ W.T - r + noise)
 
 def roll_out(r, W, frames, config, rng):
-    "Draw the hidden states (..., frames, N) of the frames that follow `r` (..., N); they have its type."
+    "Draw the hidden states (..., frames, N) that follow `r` (..., N), in its floating-point type."
     path = []
     for _ in range(frames):
         noise = config.noise_sd * rng.standard_normal(r.shape, r.dtype)
@@ -104,37 +97,34 @@ def roll_out(r, W, frames, config, rng):
         path.append(r)
     return np.stack(path, axis=-2)
 
-
 def hidden_states(W, config):
-    "Draw the hidden states of all trials (trials, steps, N), each trial from an initial state N(0, r0_sd²)."
+    "Draw the hidden states of all trials (trials, steps, N), each from its own N(0, r0_sd²)."
     rng = random_stream(config.seed, 'states')
     r0 = config.r0_sd * rng.standard_normal((config.trials, config.neurons))
     later = roll_out(r0, W, config.steps - 1, config, rng)
     return np.concatenate([r0[:, None], later], axis=1)
 
-# %% ../nbs/02_simulation.ipynb #df935e4f
+# %% ../nbs/02_simulation.ipynb #deb023c0
 def expected_spikes(r, config):
     "Return the mean count per frame at hidden states `r`."
     return (np.tanh(r) + 1) * (config.dt*config.rate_max/2)
 
-
 def draw_spikes(r, config, rng):
-    "Draw the spike counts per frame (uint16) at hidden states `r`."
+    "Draw spike counts per frame (uint16) at hidden states `r`."
     return rng.poisson(expected_spikes(r, config)).astype('uint16')
 
-# %% ../nbs/02_simulation.ipynb #7fde1fec
+# %% ../nbs/02_simulation.ipynb #f9cc209a
 def fade(tau, config):
-    "Return what is left of an exponential of time constant `tau` (s) one frame later."
+    "Return what one frame leaves of an exponential of time constant `tau` (s)."
     return np.exp(-config.dt/tau)
 
-
 def calcium_of(spikes, config):
-    "Return the calcium (..., frames, N) that spike counts of the same shape leave; before them is none."
-    slow = lfilter([1.], [1., -fade(config.tau_decay, config)], spikes, axis=-2)
-    fast = lfilter([1.], [1., -fade(config.tau_rise, config)], spikes, axis=-2)
-    return slow - fast
+    "Return the calcium (..., frames, N) that spike counts leave; a trial starts without any."
+    decay = lfilter([1.], [1., -fade(config.tau_decay, config)], spikes, axis=-2)
+    rise = lfilter([1.], [1., -fade(config.tau_rise, config)], spikes, axis=-2)
+    return decay - rise
 
-# %% ../nbs/02_simulation.ipynb #4c6cc1b9
+# %% ../nbs/02_simulation.ipynb #720f0761
 @dataclass
 class Simulation:
     "A simulated session, with what a recording hides."
@@ -145,15 +135,14 @@ class Simulation:
     calcium: np.ndarray  # (trials, steps, N) float32 observed calcium
 
     def recording(self) -> Recording:
-        "Return what a microscope sees: calcium, each trial a segment of its own; `meta` holds the constants."
+        "Return what a microscope sees; each trial is a segment, `meta` holds the constants."
         c = self.config
         starts = np.arange(c.trials) * c.steps
         trials = np.stack([starts, starts + c.steps], axis=1)
         return Recording(
             traces=self.calcium.reshape(-1, c.neurons), rate=1/c.dt, subject=f'network-{c.seed}',
-            session=f'simulation-{c.seed}', trials=trials, segments=trials, units='calcium (a.u.)',
-            source='simulated (Eq. 1)', meta=dict(simulation=asdict(c)))
-
+            session=f'simulation-{c.seed}', trials=trials, segments=trials,
+            units='calcium (a.u.)', source='simulated (Eq. 1)', meta=dict(simulation=asdict(c)))
 
 def simulate(
     config: SimulationConfig=SimulationConfig(),
@@ -167,15 +156,14 @@ def simulate(
     calcium = (calcium_of(spikes, config) + noise).astype('float32')
     return Simulation(config, W, r, spikes, calcium)
 
-# %% ../nbs/02_simulation.ipynb #11d2cd38
-simulate_once = lru_cache(maxsize=2)(simulate) # the reference forecasts ask for one session again and again
-
+# %% ../nbs/02_simulation.ipynb #0f289284
+simulate_once = lru_cache(maxsize=2)(simulate) # forecasts of 02a ask for one session again and again
 
 def make_session(config, alpha, seed):
     "Return the Session of a simulation; `seed` draws the split of its trials."
     return prepare(simulate_once(config).recording(), alpha, seed)
 
-# %% ../nbs/02_simulation.ipynb #3abc639f
+# %% ../nbs/02_simulation.ipynb #bdfc9f37
 def load(
     scale: str='small', # 'auto' or one of SCALES: 12, 32 or 200 neurons
     seed: int=0, # of the first session and of every split
@@ -186,9 +174,10 @@ def load(
     trials: int=None, # per session; None: those of the scale
     tau: float=None, # s, time constant of the network; None: the variant's
 ) -> Corpus: # sessions simulation-<seed>, simulation-<seed+1>, …
-    "Return simulated sessions, drawn on demand; raises ValueError for other names and impossible numbers."
+    "Return simulated sessions, drawn on demand; raises ValueError for impossible options."
     if not 0 <= held_out < sessions:
-        raise ValueError(f'sessions={sessions}, held_out={held_out}: expected at least one session that is held in')
+        raise ValueError(f'sessions={sessions}, held_out={held_out}: expected at least one '
+                         'session that is held in')
     if tau is not None and variant != 'default':
         raise ValueError(f'variant={variant!r} and tau={tau} both set tau: give one of them')
     changes = {}
