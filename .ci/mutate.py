@@ -1,160 +1,200 @@
-"""Change one thing in the library, and see whether a test notices: python .ci/mutate.py --each 8 --out mutants.csv
+"""Change one thing in the library and see whether a test notices: python .ci/mutate.py --only nbs/lib/core --each 20
 
-Each mutant is one change of one expression in an exported cell: an operator, a comparison, a number, a condition, a sum
-for a mean, an argument left out. Functions that draw are left alone, tables of settings (constants of a module), which
-a test could only repeat, and what writes files for tests. The chapter's own tests run on it, in a copy of the project;
-a mutant that passes them is tried on the chapters that import the module, nearest first, as many as --next. Caught: a
-test fails, or nothing ends within --limit times the usual seconds. What survives is printed, to be judged: a test is
-missing, or the change means nothing, which the column `note` of the csv says; --again tries those without a note once
-more.
+A mutant is one small change in one exported cell: another operator, comparison, number or default, a dropped call,
+term, keyword or slice bound, swapped arguments. Figures, messages and annotations are left alone. In a copy of the
+project the notebook with the mutant is exported and tested, then the next --next notebooks that import its module.
+Caught: a test fails, or does not end in --limit times the usual seconds. A mutant that SURVIVED is to be judged: a test
+is missing, or the change means nothing.
 """
-import argparse, ast, collections, csv, json, os, random, re, shutil, subprocess, sys, tempfile, time
+import argparse, ast, json, os, random, re, resource, shutil, signal, subprocess, sys, tempfile, time
+from collections import defaultdict
 from pathlib import Path
+import pandas as pd
+ROOT = Path(__file__).resolve().parents[1]
+OPERATORS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Mod: ast.FloorDiv,
+             ast.FloorDiv: ast.Div, ast.Pow: ast.Mult, ast.MatMult: ast.Mult, ast.BitAnd: ast.BitOr,
+             ast.BitOr: ast.BitAnd}
+COMPARISONS = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
+               ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In}
+OTHER_CALLS = dict(mean='sum', sum='mean', min='max', max='min', argmin='argmax', argmax='argmin', floor='ceil',
+                   ceil='floor', any='all', all='any', minimum='maximum', maximum='minimum', zeros='ones')
+LOOKS = ('draw_', '_draw_', 'use_style', 'save_figure', 'figure_')  # judged by eye
 
-HERE = Path(__file__).resolve().parents[1]
-SWAPS = {ast.Add: '+-', ast.Sub: '-+', ast.Mult: '*/', ast.Div: '/*', ast.Mod: ('%', '//'), ast.Pow: ('**', '*')}
-COMPARES = {ast.Lt: '<=', ast.LtE: '<', ast.Gt: '>=', ast.GtE: '>', ast.Eq: '!=', ast.NotEq: '==',
-            ast.Is: 'is not', ast.IsNot: 'is', ast.In: 'not in', ast.NotIn: 'in'}
-CALLS = dict(mean='sum', sum='mean', min='max', max='min', detach='clone', argmax='argmin', argmin='argmax',
-             ceil='floor', any='all', all='any')
 
-def places(source):
-    "Changes of a cell: (start, end, new text), by offset."
-    lines = [0]
-    for line in source.encode().splitlines(keepends=True): lines.append(lines[-1] + len(line))
-    raw = source.encode()
-    at = lambda row, column: lines[row - 1] + column
-    text = lambda a, b: raw[a:b].decode()
-    span = lambda n: (at(n.lineno, n.col_offset), at(n.end_lineno, n.end_col_offset))
-    tree = ast.parse(source)
-    set_ups = [d for n in ast.walk(tree) if isinstance(n, ast.arguments) for d in (*n.defaults, *n.kw_defaults) if d]
-    set_ups += [n for n in ast.walk(tree) if isinstance(n, (ast.Raise, ast.JoinedStr, ast.AnnAssign))]
-    looks = re.compile('_?(draw|figure|label_traces|use_style|picture)') # judged by eye
-    set_ups += [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and looks.match(n.name)]
-    constants = [n for n in tree.body if isinstance(n, ast.Assign)]
-    set_ups += [n for n in constants if text(*span(n.targets[0])).strip('_')[:1].isupper()]
-    quiet = {id(m) for n in set_ups for m in ast.walk(n)} # words of messages, and defaults: choices, not claims
-    for n in ast.walk(tree):
-        if id(n) in quiet: continue
-        if isinstance(n, ast.BinOp) and type(n.op) in SWAPS:
-            (_, a), (b, _) = span(n.left), span(n.right)
-            between, (old, new) = text(a, b), SWAPS[type(n.op)]
-            if between.count(old) == 1 and '#' not in between: yield a, b, between.replace(old, new)
-        elif isinstance(n, ast.Compare) and len(n.ops) == 1:
-            (_, a), (b, _) = span(n.left), span(n.comparators[0])
-            if '(' not in text(a, b) and ')' not in text(a, b): yield a, b, f' {COMPARES[type(n.ops[0])]} '
-        elif isinstance(n, ast.BoolOp):
-            (_, a), (b, _) = span(n.values[0]), span(n.values[1])
-            word, other = ('and', 'or') if isinstance(n.op, ast.And) else ('or', 'and')
-            if text(a, b).count(word) == 1: yield a, b, text(a, b).replace(word, other)
-        elif isinstance(n, ast.UnaryOp) and isinstance(n.op, ast.Not): yield span(n)[0], span(n.operand)[0], ''
-        elif isinstance(n, ast.Constant) and type(n.value) in (int, float):
-            if 0 < abs(n.value) <= 1e-3: continue # guards of divisions
-            yield (*span(n), repr(n.value + 1 if type(n.value) is int else n.value*1.5))
-        elif isinstance(n, ast.Constant) and type(n.value) is bool: yield (*span(n), repr(not n.value))
-        elif isinstance(n, ast.Call):
-            if isinstance(n.func, ast.Attribute) and n.func.attr in CALLS:
-                end = span(n.func)[1]
-                yield end - len(n.func.attr), end, CALLS[n.func.attr]
-            for k in n.keywords:
-                if k.arg and (len(n.args) or len(n.keywords) > 1):
-                    a, b = span(k)
-                    before = re.search(r',\s*$', text(0, a))
-                    if before: yield a - len(before[0].encode()), b, ''
+def variants(node, default=False):
+    "Yield the changes of one syntax node: kind, the node in its place."
+    match node:
+        case ast.Constant(value=bool() as value): yield 'constant', ast.Constant(not value)
+        case ast.Constant(value=int() as value): yield 'constant', ast.Constant(value + 1)
+        case ast.Constant(value=float() as value): yield 'constant', ast.Constant(2*value or 1.)
+        case ast.Constant(value=str() as value) if default: yield 'constant', ast.Constant(value + '_')
+        case ast.UnaryOp(operand=operand): yield 'dropped sign', operand
+        case ast.BinOp(left=left, op=op, right=right):
+            yield 'dropped term', left
+            yield 'dropped term', right
+            if type(op) in OPERATORS: yield 'operator', ast.BinOp(left, OPERATORS[type(op)](), right)
+            if not isinstance(op, (ast.Add, ast.Mult)): yield 'swapped', ast.BinOp(right, op, left)
+        case ast.BoolOp(op=op, values=values):
+            yield 'and, or', ast.BoolOp(ast.Or() if isinstance(op, ast.And) else ast.And(), values)
+            for part in values: yield 'dropped term', ast.BoolOp(op, [other for other in values if other is not part])
+        case ast.Compare(left=left, ops=ops, comparators=others):
+            for i, op in enumerate(ops):
+                changed = [*ops[:i], COMPARISONS[type(op)](), *ops[i + 1:]]
+                yield 'comparison', ast.Compare(left, changed, others)
+        case ast.If(body=body, orelse=other) | ast.IfExp(body=body, orelse=other):
+            for value in (True, False): yield 'condition', type(node)(ast.Constant(value), body, other)
+        case ast.Slice():
+            bounds = dict(lower=node.lower, upper=node.upper, step=node.step)
+            for name, bound in bounds.items():
+                if bound is None: continue
+                yield 'dropped bound', ast.Slice(**bounds | {name: None})
+                yield 'bound', ast.Slice(**bounds | {name: ast.BinOp(bound, ast.Add(), ast.Constant(1))})
+        case ast.Call(): yield from call_variants(node)
+        case ast.Expr(value=ast.Call()) | ast.AugAssign(): yield 'dropped statement', ast.Pass()
 
-def mutants(notebook):
-    "All changes of a chapter's exported cells: (id of the cell, start, end, new text)."
-    cells = json.loads(notebook.read_text(encoding='utf-8'))['cells']
-    for cell in cells:
+def call_variants(call):
+    "Yield another function, the call left out, two arguments swapped, a keyword dropped."
+    function, args, keywords = call.func, call.args, call.keywords
+    if isinstance(function, ast.Name) and function.id in OTHER_CALLS:
+        yield 'other call', ast.Call(ast.Name(OTHER_CALLS[function.id]), args, keywords)
+    if isinstance(function, ast.Attribute):
+        if function.attr in OTHER_CALLS:
+            yield 'other call', ast.Call(ast.Attribute(function.value, OTHER_CALLS[function.attr]), args, keywords)
+        if not isinstance(function.value, ast.Name): yield 'dropped call', function.value  # x[0].copy() -> x[0]
+    if len(args) == 1 and not isinstance(args[0], ast.Starred): yield 'dropped call', args[0]  # sorted(x) -> x
+
+    for i in range(len(args) - 1):
+        if any(isinstance(argument, ast.Starred) for argument in args[i:i + 2]): continue
+        yield 'swapped', ast.Call(function, [*args[:i], args[i + 1], args[i], *args[i + 2:]], keywords)
+    for keyword in keywords:
+        yield 'dropped keyword', ast.Call(function, args, [other for other in keywords if other is not keyword])
+
+def left_alone(tree):
+    "Return the ids of nodes that are not changed: messages, annotations, decorators, figures."
+    parts = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Raise() | ast.JoinedStr() | ast.Import() | ast.ImportFrom(): parts.append(node)
+            case ast.Expr(value=ast.Call(func=ast.Name(id='print'))): parts.append(node)
+            case ast.arg(annotation=note) | ast.AnnAssign(annotation=note): parts.append(note)
+            case ast.FunctionDef(name=name):
+                parts += [*node.decorator_list, node.returns]
+                if name.startswith(LOOKS): parts.append(node)
+            case ast.ClassDef(): parts += node.decorator_list
+    return {id(inner) for part in parts if part for inner in ast.walk(part)}
+
+def defaults_of(tree):
+    "Return the ids of the defaults of arguments and of a class's fields."
+    parts = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arguments): parts += [*node.defaults, *node.kw_defaults]
+        if isinstance(node, ast.AnnAssign): parts.append(node.value)
+    return {id(inner) for part in parts if part for inner in ast.walk(part)}
+
+class Put(ast.NodeTransformer):
+    "Put a node in the place of another."
+    def __init__(self, old, new): self.old, self.new = old, new
+    def visit(self, node): return self.new if node is self.old else self.generic_visit(node)
+
+def mutants_of(source):
+    "Return the mutants of a cell: kind, what is changed, the cell with the change (comments are lost but directives)."
+    tree, found = ast.parse(source), {}
+    quiet, defaults = left_alone(tree), defaults_of(tree)
+    directives = re.findall(r'^#\|.*$', source, re.M)
+    for i, node in enumerate(ast.walk(tree)):
+        if id(node) in quiet: continue
+        default = id(node) in defaults
+        for k in range(len(list(variants(node, default)))):
+            fresh = ast.parse(source)  # a change is made in place
+            old = list(ast.walk(fresh))[i]
+            kind, new = list(variants(old, default))[k]
+            change = f'{ast.unparse(old)}  ->  {ast.unparse(new)}'
+            text = '\n'.join([*directives, ast.unparse(Put(old, new).visit(fresh))])
+            found.setdefault(text, ('default' if default else kind, change))
+    found.pop('\n'.join([*directives, ast.unparse(tree)]), None)  # a change that changes nothing
+    return [(kind, change, text) for text, (kind, change) in found.items()]
+
+def module_of(path):
+    found = re.search(r'#\| *default_exp +([\w.]+)', path.read_text(encoding='utf-8'))
+    return found and found[1]
+
+def notebooks():
+    "Return all notebooks in reading order, plumbing first, the frozen edition left out."
+    every = [path.relative_to(ROOT) for path in (ROOT/'nbs').rglob('*.ipynb')]
+    return sorted((path for path in every if path.parts[1] != 'first'), key=lambda path: (path.parts[1] != 'lib', path))
+
+def mutants(path, each, seed):
+    "Draw mutants of a notebook, every kind as often: number of the cell, kind, change, source."
+    kinds, rng = defaultdict(list), random.Random(f'{seed} {path}')
+    for number, cell in enumerate(json.loads((ROOT/path).read_text(encoding='utf-8'))['cells']):
         source = ''.join(cell['source'])
-        if cell['cell_type'] != 'code' or not re.match(r'#\| *export', source): continue
-        if 'import ' in source.split('\n')[1]: continue
-        for a, b, new in places(source): yield cell['id'], a, b, new
+        if cell['cell_type'] != 'code' or not re.search(r'^#\| *export', source, re.M): continue
+        for mutant in mutants_of(source): kinds[mutant[0]].append((number, *mutant))
+    for some in kinds.values(): rng.shuffle(some)
+    order = [(k, rng.random(), mutant) for some in kinds.values() for k, mutant in enumerate(some)]
+    return [mutant for *_, mutant in sorted(order)][:each]
 
-def changed(notebook, i, a, b, new):
-    "The chapter with a change, and the changed line before and after."
-    nb = json.loads(notebook.read_text(encoding='utf-8'))
-    cell = next(c for c in nb['cells'] if c['id'] == i)
-    raw = ''.join(cell['source']).encode()
-    cell['source'] = mutant = (raw[:a] + new.encode() + raw[b:]).decode()
-    row = raw[:a].count(b'\n')
-    return nb, raw.decode().splitlines()[row].strip(), mutant.splitlines()[row].strip()
+def run(project, command, seconds):
+    "Run a command in the copy, with fresh runs and 8 GB; return what it printed and its exit code, or 'too slow'."
+    def bounded(): resource.setrlimit(resource.RLIMIT_AS, (8*2**30,)*2)
+    with tempfile.TemporaryDirectory() as runs:
+        env = os.environ | dict(PYTHONPATH=str(project), OMP_NUM_THREADS='1', IN_TEST='1', CALM_NB_RUNS=runs)
+        child = subprocess.Popen(command, cwd=project, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                 text=True, start_new_session=True, preexec_fn=bounded)
+        try: return child.communicate(timeout=seconds)[0], child.returncode
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)  # its own group: the child and what it started
+            return child.communicate()[0], 'too slow'
 
-def passes(project, name, seconds):
-    "Whether a chapter's tests pass in time."
-    settings = os.environ | dict(PYTHONPATH=str(project), OMP_NUM_THREADS='1')
-    run = subprocess.Popen([str(HERE/'.venv/bin/nbdev_test'), '--path', f'nbs/{name}'], cwd=project, env=settings,
-                           start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try: return run.wait(seconds) == 0
-    except subprocess.TimeoutExpired:
-        os.killpg(run.pid, 9)
-        return False
+def export(project, path):
+    code = f'from nbdev.export import nb_export; nb_export({str(project/path)!r}, lib_path={str(project/"calm_nb")!r})'
+    said, ended = run(project, [sys.executable, '-c', code], 300)
+    if ended: sys.exit(f'{path} cannot be exported:\n{said}')
 
-def users(project, module):
-    "Chapters that import a module, nearest first."
-    named = re.compile(rf'from calm_nb\.{re.escape(module)} import|import calm_nb\.{re.escape(module)}\b')
-    return [p.name for p in sorted((project/'nbs').glob('*.ipynb')) if named.search(p.read_text(encoding='utf-8'))]
+def test(project, path, seconds=900):
+    nbdev_test = Path(sys.executable).with_name('nbdev_test')
+    return run(project, [nbdev_test, '--path', project/path, '--n_workers', '0', '--do_print'], seconds)
 
-def main(argv=None):
+def catcher(project, path, number, text, seconds, following):
+    "Return the notebook whose tests catch a mutant, or ''."
+    notebook = json.loads((ROOT/path).read_text(encoding='utf-8'))
+    notebook['cells'][number]['source'] = text.splitlines(keepends=True)
+    (project/path).write_text(json.dumps(notebook), encoding='utf-8')
+    export(project, path)
+    if test(project, path, seconds)[1]: return str(path)
+    imported = rf'(from|import) calm_nb\.{re.escape(module_of(ROOT/path))}\b'
+    others = [nb for nb in notebooks() if nb != path and re.search(imported, (ROOT/nb).read_text(encoding='utf-8'))]
+    return next((str(nb) for nb in others[:following] if test(project, nb)[1]), '')
+
+def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--each', type=int, default=5, help='mutants of a chapter')
+    parser.add_argument('--each', type=int, default=10, help='mutants of each notebook, drawn by --seed')
     parser.add_argument('--seed', type=int, default=0)
-    parser.add_argument('--next', type=int, default=1, help='further chapters asked about a survivor')
-    parser.add_argument('--limit', type=float, default=4., help='times the usual seconds of a chapter')
-    parser.add_argument('--only', default='', help='chapters, by the beginning of their names, separated by commas')
-    parser.add_argument('--out', help='csv of all mutants; what it holds already is not tried again')
-    parser.add_argument('--again', action='store_true', help='only what survived, and has no note, once more')
-    args = parser.parse_args(argv)
-    rows = list(csv.DictReader(open(args.out, encoding='utf-8'))) if args.out and Path(args.out).exists() else []
-    def key(r): return r['chapter'], r['cell'], str(r['start']), r['after']
-    left = {key(r): r for r in rows if args.again and not r['caught'] and not r['note']} # to be tried again
-    rows = [r for r in rows if key(r) not in left]
-    known = {key(r) for r in rows}
+    parser.add_argument('--only', nargs='*', default=[''], help='how the paths of notebooks begin: nbs/lib/core nbs/02')
+    parser.add_argument('--next', type=int, default=0, help='importing notebooks that are asked besides')
+    parser.add_argument('--limit', type=float, default=4., help='times the usual seconds, after which a test hangs')
+    parser.add_argument('--out', help='a csv of all mutants')
+    args = parser.parse_args()
+    rows, caught = [], defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:
         project = Path(folder)/'project'
-        shutil.copytree(HERE, project, symlinks=True, ignore=shutil.ignore_patterns('.venv', 'runs', '.git'))
-        for notebook in sorted((HERE/'nbs').glob('*.ipynb')):
-            if args.only and not notebook.name.startswith(tuple(args.only.split(','))): continue
-            module = re.search(r'#\| *default_exp ([\w.]+)', notebook.read_text(encoding='utf-8'))
-            support = module and module[1].startswith(('writers', 'standins', 'testing'))
-            everything = list(mutants(notebook)) if module and not support else []
-            some = random.Random(f'{args.seed} {notebook.name}').sample(everything, min(args.each, len(everything)))
-            if args.again:
-                whole = [(m, changed(notebook, *m)[2]) for m in everything]
-                some = [m for m, after in whole if (notebook.name, m[0], str(m[1]), after) in left]
-            if not some: continue
-            module, copy = module[1], project/'nbs'/notebook.name
-            exported = project/'calm_nb'/f'{module.replace(".", "/")}.py'
-            start = time.perf_counter()
-            if not passes(project, notebook.name, 900): sys.exit(f'{notebook.name} fails as it is')
-            usual = time.perf_counter() - start
-            for i, a, b, new in some:
-                nb, before, after = changed(notebook, i, a, b, new)
-                if (notebook.name, i, str(a), after) in known: continue
-                copy.write_text(json.dumps(nb), encoding='utf-8')
-                caught = '' if passes(project, notebook.name, args.limit*usual + 20) else notebook.name
-                others = [n for n in users(project, module) if n > notebook.name][:0 if caught else args.next]
-                export, settings = [str(HERE/'.venv/bin/nbdev_export')], os.environ | dict(PYTHONPATH=str(project))
-                if others: subprocess.run(export, cwd=project, env=settings, capture_output=True)
-                for other in others:
-                    if not caught and not passes(project, other, 900): caught = other
-                rows.append(dict(chapter=notebook.name, module=module, cell=i, start=a, before=before, after=after,
-                                 caught=caught, note=''))
-                left.pop(key(rows[-1]), None)
-                print(f'{"caught  " if caught else "SURVIVED"} {module}: {before}  ->  {after}', flush=True)
-                shutil.copy(notebook, copy)
-                shutil.copy(HERE/'calm_nb'/exported.relative_to(project/'calm_nb'), exported)
-                if args.out:
-                    with open(f'{args.out}.part', 'w', newline='', encoding='utf-8') as f:
-                        writer = csv.DictWriter(f, rows[0].keys())
-                        writer.writeheader()
-                        writer.writerows([*rows, *left.values()])
-                    os.replace(f'{args.out}.part', args.out)
-    by = collections.defaultdict(list)
-    for r in (rows := [*rows, *left.values()]):
-        if not r['note']: by[r['module']].append(bool(r['caught']))
-    for module, found in sorted(by.items()): print(f'{module:24} {sum(found)} of {len(found)}')
-    tried = sum(map(len, by.values()))
-    print(f'{sum(map(sum, by.values()))} of {tried} caught; {len(rows) - tried} more change nothing')
+        shutil.copytree(ROOT, project, ignore=shutil.ignore_patterns('.venv', 'runs', '.git', 'pages'))
+        where, _ = run(project, [sys.executable, '-c', 'import calm_nb; print(calm_nb.__file__)'], 60)
+        if not where.startswith(str(project)): sys.exit(f'{where}: the tests would import this one, not the copy')
+        for path in [path for path in notebooks() if str(path).startswith(tuple(args.only))]:
+            if not module_of(ROOT/path): continue # nothing exported
+            start = time.monotonic()
+            said, ended = test(project, path)
+            if ended: sys.exit(f'{path} fails as it is:\n{said[-2000:]}')
+            seconds = args.limit*(time.monotonic() - start) + 20
+            for number, kind, change, text in mutants(path, args.each, args.seed):
+                by = catcher(project, path, number, text, seconds, args.next)
+                print('caught  ' if by else 'SURVIVED', f'{path} cell {number}, {kind}: {change[:300]}', flush=True)
+                rows.append(dict(notebook=path, cell=number, kind=kind, change=change, caught=by))
+            shutil.copy(ROOT/path, project/path)
+            export(project, path)
+    if args.out: pd.DataFrame(rows).to_csv(args.out, index=False)
+    for row in rows: caught[module_of(ROOT/row['notebook'])].append(bool(row['caught']))
+    for module, found in caught.items(): print(f'{module:24} {sum(found)} of {len(found)} caught')
 
 if __name__ == '__main__': main()
