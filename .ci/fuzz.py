@@ -176,9 +176,9 @@ def main():
         with tempfile.TemporaryDirectory() as temporary:
             original = Path(temporary)/name
             original.mkdir()
-            if name in READERS: unpack(name, original)
-            else: write_stored(original)
-            try: sessions, skipped = read(name, original, Path(temporary)/'store')
+            try:
+                write_stored(original) if name == 'stored' else unpack(name, original)
+                sessions, skipped = read(name, original, Path(temporary)/'store')
             except Exception as error:
                 print(f'{name}: cannot be read as it is: {type(error).__name__}: {error}')
                 faults += 1
