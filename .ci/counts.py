@@ -144,9 +144,11 @@ def main(show_all):
         c = measure_chapter(cells_of(path))
         tests += c['tests']*(path.stem not in OLD_CHAPTERS)
         if show_all: print(f'{path.stem:22}', c)
-        if path.parent.name != 'nbs' or not re.match(r'\d\d_', path.name) and path.stem not in OLD_CHAPTERS: continue
+        main_chapter = path.parent.name == 'nbs' and (re.match(r'\d\d_', path.name) or path.stem in OLD_CHAPTERS)
+        if not main_chapter: continue
         over += [f'{path}: {c[k]} {k}, at most {v}' for k, v in limits_of(path.stem).items() if c[k] > v]
-    sums = dict(lines=sum(m['lines'] for m in modules.values()), public=len({n for m in modules.values() for n in m['public']}))
+    names = {n for m in modules.values() for n in m['public']}
+    sums = dict(lines=sum(m['lines'] for m in modules.values()), public=len(names))
     nodes = sum(m['nodes'] for m in modules.values())/sum(m['written'] for m in modules.values())
     first = sum(len(p.read_text(encoding='utf-8').splitlines()) for p in Path('calm_nb/first').rglob('*.py'))
     limits = (('lines of library', sums['lines'], LINES), ('public names', sums['public'], PUBLIC),
@@ -155,7 +157,8 @@ def main(show_all):
     over += [f'{value} {what}, at most {limit}' for what, value, limit in limits if value > limit]
     stale = sorted({m for m in exported if not Path('calm_nb', *m.split('.')).with_suffix('.py').exists()})
     over += [f'{m} is exported by a notebook and not there: make export' for m in stale]
-    first_modules = {'.'.join(p.relative_to('calm_nb').with_suffix('').parts) for p in Path('calm_nb/first').rglob('*.py')}
+    frozen = [p.relative_to('calm_nb').with_suffix('') for p in Path('calm_nb/first').rglob('*.py')]
+    first_modules = {'.'.join(p.parts) for p in frozen}
     strays = sorted(m for m in first_modules - exported if not m.endswith('__init__'))
     over += [f'calm_nb/{m.replace(".", "/")}.py: no notebook exports it; delete it' for m in strays]
     for line in over: print('over:', line)

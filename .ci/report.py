@@ -1,7 +1,7 @@
 """Count the notebooks that were run: report.py LOG STATUS FAILED_CHECKS
 
-LOG is what `nbdev_test --do_print` printed and STATUS its exit status. A notebook of git has passed if nbdev says that it
-completed it and does not list it as failed; one that was not run has not passed, and without a verdict none has.
+LOG is what `nbdev_test --do_print` printed and STATUS its exit status. A notebook of git has passed if nbdev says that
+it completed it and does not list it as failed; one that was not run has not passed, and without a verdict none has.
 A failed check (export, clean, counts …) counts as one failure.
 """
 import re
