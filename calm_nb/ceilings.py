@@ -3,33 +3,17 @@
 # %% auto #0
 __all__ = ['oracle', 'observer']
 
-# %% ../nbs/02a_ceilings.ipynb #c3af44bc
+# %% ../nbs/02a_ceilings.ipynb #c61c7082
 import math
 from dataclasses import replace
 
 import numpy as np
 
-from .data import Session, ema
-from .simulation import SimulationConfig, calcium_of, draw_spikes, euler_step
-from .simulation import expected_spikes, fade, random_stream, roll_out, simulate_once
+from .data import Session
+from .simulation import calcium_of, draw_spikes, euler_step, expected_spikes, fade
+from .simulation import random_stream, roll_out, simulation_of
 
-# %% ../nbs/02a_ceilings.ipynb #bed2f962
-def network_of(session):
-    "Return the Simulation that a session was made from; raises ValueError if it was made otherwise."
-    if 'simulation' not in session.meta:
-        raise ValueError(f'{session.name} is not simulated, so its best forecast is unknown: '
-                         'take a session of calm_nb.simulation.load')
-    network = simulate_once(SimulationConfig(**session.meta['simulation']))
-
-    # other constants, other random numbers and edited traces show in the last trial
-    last = ema(network.calcium[-1], session.alpha)
-    start, stop = session.trials[-1]
-    same = len(session) == len(network.r) and session.n_neurons == last.shape[1]
-    if not same or not np.allclose(session.traces[start:stop], last, atol=1e-3):
-        raise ValueError(f'{session.name} is not what its constants and seed give here: it was '
-                         'edited, or drawn by another version of NumPy; load it again')
-    return network
-
+# %% ../nbs/02a_ceilings.ipynb #b1ce1de4
 def draw_futures(session, network, trials, context, samples, seed, start):
     """Draw futures (samples, n, steps - context, N), z-scored.
 
@@ -37,7 +21,7 @@ def draw_futures(session, network, trials, context, samples, seed, start):
     counts (samples, context, N) of the context."""
     config, alpha = network.config, session.alpha
     frames = config.steps - context
-    if samples < 1 or context < 1 or frames < 1:
+    if min(samples, context, frames) < 1:
         raise ValueError(f'samples={samples}, context={context}: expected at least 1 future per '
                          f'trial, after 1 to {config.steps - 1} frames')
     W = network.W.astype('float32')
@@ -56,10 +40,10 @@ def draw_futures(session, network, trials, context, samples, seed, start):
         for t in range(context, config.steps):
             x = (1 - alpha)*x + alpha*calcium[:, t]
             future.append(session.zscore(x))
-        futures.append(np.stack(future, axis=1))
-    return np.stack(futures, axis=1)
+        futures.append(future)
+    return np.array(futures).transpose(2, 0, 1, 3) # n, frames, samples, N -> samples, n, frames, N
 
-# %% ../nbs/02a_ceilings.ipynb #085ecd90
+# %% ../nbs/02a_ceilings.ipynb #e909b354
 def oracle(
     session: Session, # a simulated session
     trials: np.ndarray, # (n,) trial indices
@@ -71,7 +55,7 @@ def oracle(
     """Draw futures from the true hidden states and the true spikes of the context.
 
     Raises ValueError for a session that is not simulated, other lengths and shapes of W."""
-    network = network_of(session)
+    network = simulation_of(session)
     if W is None: W = network.W
     if W.shape != network.W.shape:
         raise ValueError(f'W is {W.shape}: expected {network.W.shape}, as in {session.name}')
@@ -82,9 +66,9 @@ def oracle(
 
     return draw_futures(session, replace(network, W=W), trials, context, samples, seed, start)
 
-# %% ../nbs/02a_ceilings.ipynb #e4df16ae
+# %% ../nbs/02a_ceilings.ipynb #447be020
 def path_of(z, W, config):
-    "Return the hidden states (frames, chains, N) that standard normal numbers z of that shape give."
+    "Return the hidden states (frames, chains, N) that standard normal numbers z give."
     path = [config.r0_sd*z[0]]
     for noise in config.noise_sd*z[1:]:
         path.append(euler_step(path[-1], W, noise, config))
@@ -98,24 +82,25 @@ def energy_of(z, spikes, W, config, weight):
     """Return -log p(z | spikes) + constant (chains,), and its derivative by z (frames, chains, N).
 
     spikes: counts (n, 1, N) of the first n frames; weight: theirs, 1 for the posterior."""
-    k = config.dt/config.tau
     r = path_of(z, W, config)[:len(spikes)]
     mean = expected_spikes(r, config)
     log_mean = -np.logaddexp(0, -2*r) # + constant
     fit = (spikes*log_mean - mean).sum((0, 2))
 
+    k = config.dt/config.tau
     tanh = np.tanh(r)
-    slope = z.copy()
+    own = (1 - tanh)*(spikes - mean) # derivative of a frame's own term by its states
     a = 0*z[0] # derivative of `fit` by the states of frame t
+    slope = z.copy()
     for t in reversed(range(len(spikes))):
         through_network = k*(1 - tanh[t]**2)*(a @ W)
-        own = (1 - tanh[t])*(spikes[t] - mean[t])
-        a = own + (1-k)*a + through_network
-        slope[t] -= weight*a*(k*config.noise_sd if t > 0 else config.r0_sd)
+        a = own[t] + (1-k)*a + through_network
+        scale = k*config.noise_sd if t > 0 else config.r0_sd
+        slope[t] -= weight*a*scale
     return half_square(z) - weight*fit, slope
 
-# %% ../nbs/02a_ceilings.ipynb #1de0c20c
-CHAINS, WARM_UP = 16, 30 # moves before the first draw
+# %% ../nbs/02a_ceilings.ipynb #7bb57b99
+CHAINS, WARM_UP = 16, 30 # moves before the first draw is kept
 
 def hamiltonian_move(z, energy, step, rng):
     "Return z after ten leapfrog steps where they are accepted, and the mean chance of acceptance."
@@ -148,7 +133,7 @@ def posterior_states(spikes, context, W, config, samples, rng):
         else: states.append(path_of(z, W, config)[-1])
     return np.concatenate(states)[:samples]
 
-# %% ../nbs/02a_ceilings.ipynb #9869b376
+# %% ../nbs/02a_ceilings.ipynb #4bfe58c1
 def observer(
     session: Session, # a simulated session
     trials: np.ndarray, # (n,) trial indices
@@ -159,12 +144,12 @@ def observer(
     """Draw futures from hidden states inferred from the spikes that the context's traces show.
 
     Raises as `oracle` does, and a ValueError where observation noise hides single spikes."""
-    network = network_of(session)
+    network = simulation_of(session)
     config = network.config
     one_spike = fade(config.tau_decay, config) - fade(config.tau_rise, config)
     if config.obs_sd > one_spike/16:
-        raise ValueError(f'obs_sd={config.obs_sd} hides single spikes, which leave {one_spike:.2g}: '
-                         'expected a sixteenth of that at most')
+        raise ValueError(f'obs_sd={config.obs_sd} hides single spikes, expected {one_spike/16:.2g} '
+                         'or less')
 
     def start(trial, rng):
         shown = network.spikes[trial, :context-1] # a spike shows in the frame after

@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['SimulationConfig', 'simulation_config', 'weights', 'Simulation', 'simulate', 'load']
 
-# %% ../nbs/02_simulation.ipynb #4bf834ad
+# %% ../nbs/02_simulation.ipynb #9b7acda7
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from numbers import Integral, Real
@@ -12,7 +12,7 @@ import numpy as np
 from scipy.signal import lfilter
 
 from .core import choose, resolve_scale
-from .data import Corpus, Recording, prepare
+from .data import Corpus, Recording, ema, prepare
 
 # %% ../nbs/02_simulation.ipynb #80222d36
 def check_constants(config, names: str, least=0, above: bool=False, whole: bool=False):
@@ -156,8 +156,8 @@ def simulate(
     calcium = (calcium_of(spikes, config) + noise).astype('float32')
     return Simulation(config, W, r, spikes, calcium)
 
-# %% ../nbs/02_simulation.ipynb #0f289284
-simulate_once = lru_cache(maxsize=2)(simulate) # forecasts of 02a ask for one session again and again
+# %% ../nbs/02_simulation.ipynb #60de1b03
+simulate_once = lru_cache(maxsize=2)(simulate) # `simulation_of` asks for one again and again
 
 def make_session(config, alpha, seed):
     "Return the Session of a simulation; `seed` draws the split of its trials."
@@ -189,3 +189,20 @@ def load(
         config = replace(simulation_config(scale, variant, seed + k), **changes)
         makers[f'simulation-{config.seed}'] = partial(make_session, config, alpha, seed)
     return Corpus('simulation', makers, held_out=list(makers)[sessions - held_out:])
+
+# %% ../nbs/02_simulation.ipynb #a17cad39
+def simulation_of(session) -> Simulation:
+    "Return the Simulation that a session was made from; raises ValueError if there is none."
+    if 'simulation' not in session.meta:
+        raise ValueError(f'{session.name} is not simulated, so what it hides is unknown: take a '
+                         'session of calm_nb.simulation.load')
+    simulation = simulate_once(SimulationConfig(**session.meta['simulation']))
+
+    # other random numbers and edited traces show in the last trial
+    last = ema(simulation.calcium[-1], session.alpha)
+    stored = session.traces[session.trials[-1, 0]:]
+    same = len(session) == len(simulation.r) and stored.shape == last.shape
+    if not same or not np.allclose(stored, last, atol=1e-3):
+        raise ValueError(f'{session.name} is not what its constants and seed give here: it was '
+                         'edited, or drawn by another version of NumPy; load it again')
+    return simulation
