@@ -17,7 +17,7 @@ from .core import (atomic_folder, choose, config_key, need, read_json, resolve_s
                           runs_root, write_json)
 from .tasks import simulate_task, task_config
 
-# %% ../nbs/lib/fixtures.ipynb #38a342ae
+# %% ../nbs/lib/fixtures.ipynb #33851a0f
 def write_hdf5(path, datasets):
     "Write arrays and text by name, marked as synthetic; 'group@name' is an attribute of a group."
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -33,7 +33,7 @@ def write_atanas(folder, configs):
     for config in configs:
         task = simulate_task(config)
         x = task.traces.astype(float)
-        frames = len(x)
+        frames = config.frames
         reversal = task.behaviour['reversal_vec'].astype(int)
         edges = np.flatnonzero(np.diff(reversal, prepend=0, append=0))
         datasets = {f'behavior/{name}': values for name, values in task.behaviour.items()}
@@ -48,19 +48,24 @@ def write_atanas(folder, configs):
         write_hdf5(folder/f'{config.subject}-data.h5', datasets)
     return [config.subject for config in configs]
 
-# %% ../nbs/lib/fixtures.ipynb #383ffe50
+# %% ../nbs/lib/fixtures.ipynb #fcbd5123
 def nwb_tables(task, stamps):
     "Return the columns of the tables of trials and epochs."
     info, n = task.trial_info, len(task.trials)
     start, stop = 5*task.trials.T # frames, five per volume
     fork, end = 5*info['arm_start'], 5*info['arm_stop']
-    trials = dict(id=np.arange(n), start_time=stamps[start], stop_time=stamps[stop - 1],
-                  is_cueB=info['cue'] == 'black', is_choL=info['choice'] == 'left',
-                  is_ruleA=info['rule'] == 'A', is_correct=info['correct'],
-                  is_switch=info['switch'], is_vis=np.zeros(n, bool))
+    trials = dict(id=np.arange(n),
+                  start_time=stamps[start], stop_time=stamps[stop - 1],
+                  is_cueB=info['cue'] == 'black',
+                  is_choL=info['choice'] == 'left',
+                  is_ruleA=info['rule'] == 'A',
+                  is_correct=info['correct'],
+                  is_switch=info['switch'],
+                  is_vis=np.zeros(n, bool))
     epochs = dict(id=np.arange(2*n), trial_id=np.tile(np.arange(n), 2),
                   epoch_type=['maze_stem']*n + ['maze_arm']*n,
-                  start_time=stamps[np.r_[start, fork]], stop_time=stamps[np.r_[fork, end] - 1])
+                  start_time=stamps[np.r_[start, fork]],
+                  stop_time=stamps[np.r_[fork, end] - 1])
     datasets = {f'intervals/trials/{name}': x for name, x in trials.items()}
     for name, x in epochs.items():
         datasets[f'intervals/epochs/{name}'] = x
@@ -125,7 +130,8 @@ def write_tseng(folder, configs):
     "Write an NWB file per session, and one without behaviour; returns the names of the sessions."
     names = []
     for day, config in enumerate([replace(configs[0], neurons=4, trials=3), *configs]):
-        mouse, date = config.subject, np.datetime64('2017-08-18') + day
+        mouse = config.subject
+        date = np.datetime64('2017-08-18') + day
         area = config.region + '-L' + config.layer.replace('/', '')
         imaging = 'single-plane' if config.planes == 1 else 'multi-plane'
         title = f'sub-{mouse}_ses-mouse-{mouse}-session-date-{date}-area-{area}-{imaging}-imaging'
@@ -134,7 +140,7 @@ def write_tseng(folder, configs):
         names.append(f'{mouse}-{date}-{area}')
     return names[1:]
 
-# %% ../nbs/lib/fixtures.ipynb #146e6139
+# %% ../nbs/lib/fixtures.ipynb #7c3539d5
 class GimblData: "What the laboratory's package vr2p keeps of a session."
 
 def virtual_reality(task):
@@ -151,7 +157,8 @@ def virtual_reality(task):
     index = pd.MultiIndex.from_arrays([np.arange(T), actor], names=['frame', 'name'])
     nanoseconds = np.round(1e9/task.config.rate*np.arange(T))
     frame = pd.DataFrame(dict(
-        time=nanoseconds.astype('timedelta64[ns]'), position=task.position,
+        time=nanoseconds.astype('timedelta64[ns]'),
+        position=task.position,
         trial_number=trial, interim_number=interim), index)
     table = pd.DataFrame(dict(
         trial_number=np.arange(n), set=info['cue'], status=info['status'],
@@ -167,11 +174,10 @@ def virtual_reality(task):
     session.trial = table
     return session
 
-def write_object(folder, value):
+def write_object(folder, value, codec):
     "Write a GimblData as zarr 2 did and zarr 3 does not: a pickle in an array without axes."
-    content = pickle.dumps(np.array(value, object), protocol=3) # classes named in lines of text
+    content = pickle.dumps(np.array(value, object), protocol=3) # names classes in plain text
     content = content.replace(f'{GimblData.__module__}\n'.encode(), b'vr2p.gimbl.data\n')
-    codec = need('numcodecs', why='writing Zarr files').Blosc('lz4')
     write_json(dict(zarr_format=2, shape=[], chunks=[], dtype='|O', order='C', fill_value=0,
                     compressor=codec.get_config(), filters=[dict(id='pickle', protocol=3)]),
                folder/'.zarray')
@@ -181,9 +187,7 @@ def write_sun(folder, configs):
     "Write a Zarr folder per animal; the first has one session more, all NaN: not registered."
     zarr = need('zarr', why='writing Zarr files')
     codec = need('numcodecs', why='writing Zarr files').Blosc('lz4')
-    first = configs[0].subject
-    count = sum(config.subject == first for config in configs)
-    unregistered = replace(configs[0], session=count, trials=4)
+    unregistered = replace(configs[0], session=configs[-1].session + 1, trials=4)
 
     names, dates = [], {}
     for config in [*configs, unregistered]:
@@ -204,7 +208,7 @@ def write_sun(folder, configs):
             group.create_array(f'multi/{name}/{k}', data=signal, compressors=codec)
         group.create_array('data_paths', data=np.array(dates[animal]), overwrite=True,
                            compressors=codec)
-        write_object(root/f'gimbl/vr/{k}', virtual_reality(task))
+        write_object(root/f'gimbl/vr/{k}', virtual_reality(task), codec)
     return names[:-1]
 
 # %% ../nbs/lib/fixtures.ipynb #dec97962

@@ -75,7 +75,7 @@ def task_config(
     sizes = _SIZES[choose('kind of task', kind, _RATES)][resolve_scale(scale)]
     return TaskConfig(kind, **sizes | changes)
 
-# %% ../nbs/02b_tasks.ipynb #778f29e1
+# %% ../nbs/02b_tasks.ipynb #34afafa2
 _UNITS = dict(
     maze=dict(pitch='m/s', roll='m/s', yaw='rad/s',
               forward='m', lateral='m', time_from_choice='s'),
@@ -97,20 +97,19 @@ class Task:
     spikes: np.ndarray = None # (T, N) uint16 counts
     traces: np.ndarray = None # (T, N) float32 dF/F
 
-    def recording(
-        self, session: str=None, # its name; None: '<kind>-<subject>-<session>'
-    ) -> Recording:
+    def recording(self) -> Recording: # named '<kind>-<subject>-<session>'
         "Return what a reader would; columns `planted_…` of its neurons hold the planted truth."
         c, n = self.config, self.config.neurons
         neurons = {}
         if c.kind != 'worm':
-            neurons = dict(region=np.full(n, c.region), layer=np.full(n, c.layer),
+            neurons = dict(region=np.full(n, c.region),
+                           layer=np.full(n, c.layer),
                            plane=np.sort(np.arange(n) % c.planes))
         for name in (*self.variables, 'field_cm'):
             neurons[f'planted_{name}'] = self.truth[name]
 
         return Recording(
-            self.traces, c.rate, c.subject, session or f'{c.kind}-{c.subject}-{c.session}',
+            self.traces, c.rate, c.subject, f'{c.kind}-{c.subject}-{c.session}',
             self.trials,
             behaviour={name: x.astype('float32') for name, x in self.behaviour.items()},
             neurons=neurons,
@@ -157,16 +156,15 @@ def velocity_of(position, rate, rest=0):
     seconds = np.arange(rest + 1)*(1/rate)
     return np.r_[steps, steps[-1]*np.exp(-seconds)]
 
-# %% ../nbs/02b_tasks.ipynb #501a7492
-STEM, ARM = 2., 2.5 # m
-
+# %% ../nbs/02b_tasks.ipynb #9abff57c
 def maze_choices(config, rng):
     "Draw cue, choice and rule of each trial; 80 % of the choices are correct."
     n = config.trials
     fewest, most = config.rule_trials
     ends = rng.integers(fewest, most + 1, n).cumsum() # of the blocks
     block = np.searchsorted(ends, np.arange(n), 'right')
-    rule = np.where((block + rng.integers(2)) % 2, 'B', 'A')
+    first = rng.integers(2)
+    rule = np.where((block + first) % 2, 'B', 'A')
 
     black = rng.random(n) < .5
     correct = rng.random(n) < .8
@@ -177,8 +175,8 @@ def maze_choices(config, rng):
                 correct=correct, rule=rule, switch=switch)
 
 def maze_trial(info, rate, rng):
-    "Draw the behaviour of a trial: stem, arm, and 5.5 s on average without a position."
-    forward = run_along(STEM + ARM, .5, np.inf, rate, rng) # 0.5 m/s
+    "Draw the behaviour of a trial: a stem of 2 m, an arm of 2.5 m, 5.5 s without a position."
+    forward = run_along(4.5, .5, np.inf, rate, rng) # 0.5 m/s
     inside = len(forward)
     rest = round(5.5*rng.uniform(.6, 1.4)*rate)
     frames = inside + rest
@@ -186,7 +184,7 @@ def maze_trial(info, rate, rng):
     forward = np.pad(forward, (0, rest), 'edge')
 
     turn = -.6*SIGNS[info['choice']] # rad, positive to the right
-    in_arm = (forward - STEM).clip(0)
+    in_arm = (forward - 2).clip(0) # m
     bend = turn*(1 - np.exp(-in_arm/.3))
     heading = bend + .05*smooth_noise(.7*rate, rng, frames)
     yaw = velocity_of(heading, rate)
@@ -227,7 +225,7 @@ def track_trial(info, rate, rng):
     nowhere = np.full(rest, np.nan)
     return np.stack([np.r_[position, nowhere], speed])
 
-# %% ../nbs/02b_tasks.ipynb #f2823abe
+# %% ../nbs/02b_tasks.ipynb #7da12ad5
 VELOCITIES = ('pitch', 'roll', 'yaw', 'speed')
 SIGNS = dict(black=1, white=-1, left=1, right=-1, near=1, far=-1, none=0)
 ZONES = dict( # cm, where a variable shows
@@ -237,8 +235,8 @@ ZONES = dict( # cm, where a variable shows
 def run_course(config, rng):
     "Draw a session in the maze or on the track, with two seconds of rest before and after."
     kind, rate = config.kind, config.rate
-    draw_choices = dict(maze=maze_choices, track=track_choices)[kind]
-    draw_trial = dict(maze=maze_trial, track=track_trial)[kind]
+    draw_choices, draw_trial = dict(maze=(maze_choices, maze_trial),
+                                    track=(track_choices, track_trial))[kind]
     info = draw_choices(config, rng)
     pieces = []
     for values in zip(*info.values()):
@@ -272,10 +270,11 @@ def run_course(config, rng):
         inside = (position >= start) & (position < stop)
         variables[name] = inside*signs[trial]
     for name in VELOCITIES:
-        if name in behaviour: variables[name] = zscore(behaviour[name])
+        if name in behaviour:
+            variables[name] = zscore(behaviour[name])
     return Task(config, behaviour, trials, info, position, variables)
 
-# %% ../nbs/02b_tasks.ipynb #bf69e838
+# %% ../nbs/02b_tasks.ipynb #4e2eedc5
 def worm_course(config, rng):
     "Draw a worm that crawls, reverses for a few seconds, and crawls on."
     rate, frames = config.rate, config.frames
@@ -287,7 +286,8 @@ def worm_course(config, rng):
     reversal = changes % 2.
     crawl = speed*(1 - 2*reversal)
     velocity = gaussian_filter1d(crawl, .6*rate) + .1*speed*smooth(1)
-    head, drift = .3*smooth(1), smooth(8)
+    head = .3*smooth(1)
+    drift = smooth(8)
 
     phase = velocity.cumsum()/(speed*rate)*2 # of a bend that travels along the body
     along = np.linspace(0, 3*np.pi, 30)
@@ -303,7 +303,7 @@ def worm_course(config, rng):
     nowhere = np.full(frames, np.nan)
     return Task(config, behaviour, windows_of(frames), {}, nowhere, variables)
 
-# %% ../nbs/02b_tasks.ipynb #179eb6ad
+# %% ../nbs/02b_tasks.ipynb #21c02586
 def plant(task, rng):
     "Draw what each neuron carries: gains for variables; height and centre of a place field."
     config, n = task.config, task.config.neurons
@@ -338,7 +338,8 @@ def draw_neurons(task, truth, network, rng):
     distance = task.position[:, None] - truth['field_cm']
     fields = np.exp(-.5*(distance/20)**2) # 20 cm wide
     fields = np.nan_to_num(fields)*truth['field']
-    coupling = rng.normal(0, task.config.latent_gain/np.sqrt(8), (8, n))
+    coupling_sd = task.config.latent_gain/np.sqrt(8)
+    coupling = rng.normal(0, coupling_sd, (8, n))
     own = .3*smooth_noise(.7*task.config.rate, rng, len(distance), [n])
     drive = base + tuned + fields + task.latent @ coupling + own
 
