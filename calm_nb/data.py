@@ -6,8 +6,8 @@ __all__ = ['SPLITS', 'SIZES', 'RecordingError', 'expect', 'Recording', 'windows_
            'open_hdf5', 'read_field', 'read_attribute', 'save_session', 'open_session', 'Raw', 'stored_corpus',
            'Forecast']
 
-# %% ../nbs/01_data.ipynb #f6d0181d
-import json, os
+# %% ../nbs/01_data.ipynb #465edb6c
+import json, os, time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -20,8 +20,8 @@ import h5py, numpy as np, pandas as pd
 from joblib import Parallel, delayed
 from scipy.signal import lfilter
 
-from .core import (cached, choose, config_key, in_test, read_json, resolve_scale,
-                          runs_root, write_json)
+from .core import (cached, choose, config_key, read_json, resolve_scale, runs_root,
+                          write_json)
 
 # %% ../nbs/01_data.ipynb #f7a85c01
 class RecordingError(ValueError):
@@ -31,7 +31,7 @@ def expect(condition, message: str):
     "Raise a RecordingError with this message unless the condition holds."
     if not condition: raise RecordingError(message)
 
-# %% ../nbs/01_data.ipynb #258765ef
+# %% ../nbs/01_data.ipynb #6ba0a54a
 def _check_intervals(spans, frames, name):
     "Return intervals [start, stop) as (n, 2) int64: in order, apart, inside the recording."
     spans = np.asarray(spans)
@@ -95,9 +95,9 @@ class Recording:
         bad = np.flatnonzero(~np.isfinite(self.traces).all(0))
         expect(not len(bad), f'{name} traces are NaN or infinite in {len(bad)} of {x.shape[1]} '
                f'neurons, {bad[:8].tolist()}: leave these out, or mend the frames')
-        sd = x.std(0)
-        expect(sd.any(), f'{name} traces are constant: is the file complete?')
-        coarse = np.flatnonzero((np.spacing(np.abs(self.traces).max(0)) > .1*sd) & (sd > 0))
+        spread, resolution = np.ptp(x, 0), np.spacing(np.abs(self.traces).max(0))
+        expect(spread.any(), f'{name} traces are constant: is the file complete?')
+        coarse = np.flatnonzero((resolution > .01*spread) & (spread > 0))
         if len(coarse):
             note = f'float32 is too coarse for neurons {coarse.tolist()}: subtract their offset'
             self.notes = [*self.notes, note]
@@ -201,7 +201,7 @@ def hold_out(
         raise ValueError(f'cannot hold out {count} of {len(subjects)} animals')
     return sorted(np.random.default_rng(seed).permutation(subjects)[:count].tolist())
 
-# %% ../nbs/01_data.ipynb #098bcbcc
+# %% ../nbs/01_data.ipynb #86c8fdec
 @dataclass(eq=False, repr=False)
 class Session:
     "A recording that a model can read: smoothed, split, each neuron with its scale; `len`: trials."
@@ -264,10 +264,11 @@ class Session:
     def train_stretches(self) -> np.ndarray: # (k, 2) frames [start, stop)
         "Return the training trials, joined where they touch: windows may start anywhere in them."
         trials = self.trials[self.of('train')]
-        segment = _segment_of(trials, self.segments)
-        apart = (trials[1:, 0] != trials[:-1, 1]) | (np.diff(segment) != 0)
+        start, stop = trials.T
+        new_segment = np.diff(_segment_of(trials, self.segments)) > 0
+        apart = new_segment | (start[1:] > stop[:-1])
         first, last = np.r_[True, apart], np.r_[apart, True]
-        return np.stack([trials[first, 0], trials[last, 1]], 1)
+        return np.stack([start[first], stop[last]], 1)
 
     def spans(self, split: str, offsets: bool=True) -> np.ndarray: # (n, 2) frames [start, stop)
         "Return a split's trials; of pseudo-trials in training all windows so long (`offsets`)."
@@ -319,7 +320,7 @@ def resplit(session: Session, seed: int) -> Session:
     if seed == session.seed: return session
     return _with_split(session, _split_trials(len(session), seed), seed=seed)
 
-# %% ../nbs/01_data.ipynb #eb2ed944
+# %% ../nbs/01_data.ipynb #13fb9ff9
 def thin(
     recording: Recording,
     neurons: int=None, # at most so many; None: all
@@ -340,20 +341,23 @@ def block_split(
     gap: int=40, # frames around it in no split, at least; more if smoothing remembers more
 ) -> Session: # meta['fold'] says which
     "Return the session with one contiguous block of trials to test, the others to learn from."
-    trials, n = session.trials, len(session)
+    n = len(session)
+    start, stop = session.trials.T
     if not 0 <= fold < folds <= n: raise ValueError(f'fold {fold} of {folds}, and {n} trials')
     if session.alpha < 1: # after so many frames smoothing holds less than a thousandth
         gap = max(gap, int(np.ceil(np.log(.001)/np.log1p(-session.alpha))))
     test = np.array_split(np.arange(n), folds)[fold]
-    before, after = trials[test[0], 0] - gap, trials[test[-1], 1] + gap
-    rest = np.flatnonzero((trials[:, 1] <= before) | (trials[:, 0] >= after))
+    before, after = start[test[0]] - gap, stop[test[-1]] + gap
+    rest = np.flatnonzero((stop <= before) | (start >= after))
     if len(rest) < 2:
         raise ValueError(f'{session.name}: gaps of {gap} frames leave {len(rest)} of {n} trials to '
                          'learn from: take more folds, or cut shorter trials')
     rest = np.random.default_rng([session.seed, fold]).permutation(rest)
+    n_val = max(1, round(len(rest)*.15/.85))
     split = np.full(n, 'gap', '<U5')
-    split[test], split[rest] = 'test', 'train'
-    split[rest[:max(1, round(len(rest)*.15/.85))]] = 'val'
+    split[test] = 'test'
+    split[rest] = 'train'
+    split[rest[:n_val]] = 'val'
     return _with_split(session, split, meta=dict(session.meta, fold=fold))
 
 def fewer(
@@ -364,12 +368,14 @@ def fewer(
     "Return the session with n training trials, validation trials in proportion, no more."
     train, val = session.of('train'), session.of('val')
     if not 1 <= n <= len(train): raise ValueError(f'{n} labelled trials of {len(train)}')
-    rng, split = np.random.default_rng([seed, n]), session.split.astype('U8')
+    n_val = max(1, round(n*len(val)/len(train)))
+    rng = np.random.default_rng([seed, n])
+    split = session.split.astype('<U6')
     split[rng.permutation(train)[n:]] = 'hidden'
-    split[rng.permutation(val)[max(1, round(n*len(val)/len(train))):]] = 'hidden'
+    split[rng.permutation(val)[n_val:]] = 'hidden'
     return replace(session, split=split)
 
-# %% ../nbs/01_data.ipynb #c358e514
+# %% ../nbs/01_data.ipynb #30c7024d
 class Corpus:
     "Sessions by name, opened when asked for, the last `keep` kept; held in or out by animal."
     def __init__(self,
@@ -406,7 +412,8 @@ class Corpus:
 
     def part(self, names): # -> Corpus
         "Return a corpus of some sessions, held out as here; none is held out if all would be."
-        makers = {choose('session', name, self.names): self.makers[name] for name in names}
+        for name in names: choose('session', name, self.names)
+        makers = {name: self.makers[name] for name in names}
         out = [name for name in self.held_out if name in makers]
         if len(out) == len(makers): out = []
         return Corpus(self.name, makers, out, self.skipped, self.keep)
@@ -487,17 +494,15 @@ def read_attribute(
         value = file[name].attrs.get(attribute, missing) if name in file else missing
         return value.decode(errors='replace') if isinstance(value, bytes) else value
 
-# %% ../nbs/01_data.ipynb #536268f9
+# %% ../nbs/01_data.ipynb #9ffd4a84
 _FORMAT, _TABLES = 'calm_nb session 3', ('behaviour', 'neurons', 'trial_info')
 
-@lru_cache(maxsize=None)
-def _checksum(path, size, changed):
-    "SHA-256 of a file, computed anew if its size or time of change differs."
-    with open(path, 'rb') as file: return file_digest(file, 'sha256').hexdigest()
-
 def _checksums(folder):
-    stats = {name: (folder/name).stat() for name in ('traces.npy', 'arrays.npz')}
-    return {name: _checksum(folder/name, s.st_size, s.st_mtime_ns) for name, s in stats.items()}
+    checksums = {}
+    for name in ('traces.npy', 'arrays.npz'):
+        with open(folder/name, 'rb') as file:
+            checksums[name] = file_digest(file, 'sha256').hexdigest()
+    return checksums
 
 def save_session(session: Session, folder):
     "Write a session: its traces, its other arrays, and config.json with checksums of all."
@@ -536,7 +541,7 @@ def open_session(folder) -> Session:
         values[table] = {name: arrays.pop(f'{table} {i}') for i, name in names}
     return Session(traces=traces, **arrays, **values)
 
-# %% ../nbs/01_data.ipynb #29c11282
+# %% ../nbs/01_data.ipynb #e377d0dd
 @dataclass(frozen=True)
 class Raw:
     "A recording that waits to be read."
@@ -574,11 +579,14 @@ def _draw_sessions(raws, limit, seed, animals):
 def _store(label, raw, folder, alpha, neurons):
     "Store a recording unless it is stored; return its folder and header, or None and the reason."
     def make():
-        if not in_test(): print(f'reading {label}', end='; ', flush=True)
-        try: return prepare(thin(raw.read(), neurons), alpha)
+        start = time.perf_counter()
+        try: recording = raw.read()
         except RecordingError: raise
         except Exception as error: # whatever a damaged file brings about
             raise RecordingError(f'{label}: {type(error).__name__}: {error}') from error
+        seconds = time.perf_counter() - start
+        if seconds > 10: print(f'{label}: read in {seconds:.0f} s', flush=True)
+        return prepare(thin(recording, neurons), alpha)
 
     # files, and what is in folders, are recognised by path, size and time of change
     files = [p for path in map(Path, raw.files) for p in (path, *sorted(path.rglob('*')))]
@@ -652,7 +660,7 @@ def stored_corpus(
     if len(out) == len(makers): raise ValueError(f'held_out={held_out!r}: no animal is left')
     return Corpus(name, makers, out, skipped)
 
-# %% ../nbs/01_data.ipynb #1a070a96
+# %% ../nbs/01_data.ipynb #f8e45bd7
 @dataclass
 class Forecast:
     "What a model says of the frames after a context, z-scored; raises ValueError for NaN."
@@ -662,8 +670,8 @@ class Forecast:
     def __post_init__(self):
         shape = self.mean.shape
         if len(shape) < 2 or self.samples is not None and self.samples.shape[1:] != shape:
-            raise ValueError(f'mean of shape {shape}: expected (..., frames, neurons), and of samples '
-                             'one axis more')
+            raise ValueError(f'mean of shape {shape}: expected (..., frames, neurons); samples '
+                             'have one axis more')
         for values in (self.mean, self.samples):
             if values is not None and not np.isfinite(values).all():
                 raise ValueError('the forecast holds NaN or infinite values: it diverged')
