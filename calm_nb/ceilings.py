@@ -3,22 +3,19 @@
 # %% auto #0
 __all__ = ['oracle', 'observer']
 
-# %% ../nbs/02a_ceilings.ipynb #c61c7082
+# %% ../nbs/02a_ceilings.ipynb #0fea04db
 import math
 from dataclasses import replace
 
 import numpy as np
-
 from .data import Session
 from .simulation import calcium_of, draw_spikes, euler_step, expected_spikes, fade
 from .simulation import random_stream, roll_out, simulation_of
 
-# %% ../nbs/02a_ceilings.ipynb #b1ce1de4
+# %% ../nbs/02a_ceilings.ipynb #737d86f4
 def draw_futures(session, network, trials, context, samples, seed, start):
-    """Draw futures (samples, n, steps - context, N), z-scored.
-
-    `start(trial, rng)` returns hidden states (samples, N) in the last context frame, and the spike
-    counts (samples, context, N) of the context."""
+    """Draw futures (samples, n, steps - context, N), z-scored. `start(trial, rng)` returns hidden
+    states (samples, N) in the last context frame, and the counts (samples, context, N) so far."""
     config, alpha = network.config, session.alpha
     frames = config.steps - context
     if min(samples, context, frames) < 1:
@@ -99,7 +96,7 @@ def energy_of(z, spikes, W, config, weight):
         slope[t] -= weight*a*scale
     return half_square(z) - weight*fit, slope
 
-# %% ../nbs/02a_ceilings.ipynb #7bb57b99
+# %% ../nbs/02a_ceilings.ipynb #56a9cccd
 CHAINS, WARM_UP = 16, 30 # moves before the first draw is kept
 
 def hamiltonian_move(z, energy, step, rng):
@@ -121,7 +118,8 @@ def hamiltonian_move(z, energy, step, rng):
 
 def posterior_states(spikes, context, W, config, samples, rng):
     "Draw hidden states (samples, N) of frame `context`, given counts (n, N) of the first n frames."
-    W, spikes = W.astype('float32'), spikes[:, None].astype('float32')
+    W = W.astype('float32')
+    spikes = spikes[:, None].astype('float32')
     z = rng.standard_normal((context, CHAINS, len(W)), 'float32')
     step, states = 0.1, []
     for i in range(WARM_UP + math.ceil(samples/CHAINS)):

@@ -25,7 +25,7 @@ def check_constants(config, names: str, least=0, above: bool=False, whole: bool=
         bound = f'above {least}' if above else f'at least {least}'
         raise ValueError(f'constant {name} is {value!r}: expected {kind}, {bound}')
 
-# %% ../nbs/02_simulation.ipynb #13cacad6
+# %% ../nbs/02_simulation.ipynb #363de590
 @dataclass(frozen=True)
 class SimulationConfig:
     "Constants of a simulated session (paper, appendix); raises ValueError for impossible ones."
@@ -56,6 +56,9 @@ class SimulationConfig:
         if self.tau_rise >= self.tau_decay:
             raise ValueError(f'constant tau_rise is {self.tau_rise}: expected less than '
                              f'tau_decay = {self.tau_decay} s')
+        if self.rate_max*self.dt > 1000:
+            raise ValueError(f'constant rate_max is {self.rate_max}: expected at most '
+                             f'{1000/self.dt:g}, a thousand spikes per frame')
         values = self.neurons * max(self.neurons, self.trials*self.steps)
         if values > 200_000_000: # their hidden states alone are 1.6 GB
             raise ValueError(f'{self.trials} trials of {self.steps} frames of {self.neurons} '
@@ -83,13 +86,13 @@ def weights(config: SimulationConfig) -> np.ndarray: # (N, N); row i: the inputs
     n = config.neurons
     return random_stream(config.seed, 'weights').normal(0, config.gain/np.sqrt(n), (n, n))
 
-# %% ../nbs/02_simulation.ipynb #5b853a09
+# %% ../nbs/02_simulation.ipynb #429dd740
 def euler_step(r, W, noise, config):
     "Return the hidden states (..., N) one frame after `r` (..., N): an Euler step of Eq. 1."
     return r + config.dt/config.tau*(np.tanh(r) @ W.T - r + noise)
 
 def roll_out(r, W, frames, config, rng):
-    "Draw the hidden states (..., frames, N) that follow `r` (..., N), in its floating-point type."
+    "Draw the hidden states (..., frames, N) that follow `r` (..., N), of the type of r and W."
     path = []
     for _ in range(frames):
         noise = config.noise_sd * rng.standard_normal(r.shape, r.dtype)
