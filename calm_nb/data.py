@@ -375,7 +375,7 @@ def fewer(
     split[rng.permutation(val)[n_val:]] = 'hidden'
     return replace(session, split=split)
 
-# %% ../nbs/01_data.ipynb #30c7024d
+# %% ../nbs/01_data.ipynb #d9ffe16e
 class Corpus:
     "Sessions by name, opened when asked for, the last `keep` kept; held in or out by animal."
     def __init__(self,
@@ -412,8 +412,8 @@ class Corpus:
 
     def part(self, names): # -> Corpus
         "Return a corpus of some sessions, held out as here; none is held out if all would be."
-        for name in names: choose('session', name, self.names)
-        makers = {name: self.makers[name] for name in names}
+        names = {choose('session', name, self.names) for name in names}
+        makers = {name: maker for name, maker in self.makers.items() if name in names}
         out = [name for name in self.held_out if name in makers]
         if len(out) == len(makers): out = []
         return Corpus(self.name, makers, out, self.skipped, self.keep)
@@ -429,12 +429,12 @@ def describe(corpus) -> pd.DataFrame:
             'trials': len(s), 'frames per trial': length, 'behaviour': ', '.join(s.behaviour)})
     return pd.DataFrame(rows)
 
-# %% ../nbs/01_data.ipynb #cf5a4537
-_HINTS = {'truncated': 'it is cut short: copy or download it again',
-          'signature': 'it is not an HDF5 file',
-          'lock': 'close the program that writes it',
+# %% ../nbs/01_data.ipynb #d74ccb61
+_HINTS = {'truncated file': 'it is cut short: copy or download it again',
+          'signature not found': 'it is not an HDF5 file',
+          'unable to lock': 'close the program that writes it',
           'not registered': 'import hdf5plugin first',
-          'plugin': 'import hdf5plugin first'}
+          'lib/plugin': 'import hdf5plugin first'}
 
 @contextmanager
 def _reading(what):
@@ -494,7 +494,7 @@ def read_attribute(
         value = file[name].attrs.get(attribute, missing) if name in file else missing
         return value.decode(errors='replace') if isinstance(value, bytes) else value
 
-# %% ../nbs/01_data.ipynb #9ffd4a84
+# %% ../nbs/01_data.ipynb #bf549af9
 _FORMAT, _TABLES = 'calm_nb session 3', ('behaviour', 'neurons', 'trial_info')
 
 def _checksums(folder):
@@ -524,7 +524,9 @@ def save_session(session: Session, folder):
     write_json(dict(header, key=config_key(header)), folder/'config.json')
 
 def _read_header(folder):
-    header = read_json(Path(folder)/'config.json')
+    try: header = dict(read_json(Path(folder)/'config.json'))
+    except (ValueError, TypeError) as error:
+        raise RecordingError(f'{folder} is damaged ({error}): delete it') from error
     key = header.pop('key', '')
     expect(key == config_key(header) and header['format'] == _FORMAT,
            f'{folder} is damaged, or not of version {_FORMAT}: delete it')
@@ -541,7 +543,7 @@ def open_session(folder) -> Session:
         values[table] = {name: arrays.pop(f'{table} {i}') for i, name in names}
     return Session(traces=traces, **arrays, **values)
 
-# %% ../nbs/01_data.ipynb #e377d0dd
+# %% ../nbs/01_data.ipynb #687e5ff5
 @dataclass(frozen=True)
 class Raw:
     "A recording that waits to be read."
@@ -580,13 +582,13 @@ def _store(label, raw, folder, alpha, neurons):
     "Store a recording unless it is stored; return its folder and header, or None and the reason."
     def make():
         start = time.perf_counter()
-        try: recording = raw.read()
+        try: session = prepare(thin(raw.read(), neurons), alpha)
         except RecordingError: raise
         except Exception as error: # whatever a damaged file brings about
             raise RecordingError(f'{label}: {type(error).__name__}: {error}') from error
         seconds = time.perf_counter() - start
         if seconds > 10: print(f'{label}: read in {seconds:.0f} s', flush=True)
-        return prepare(thin(recording, neurons), alpha)
+        return session
 
     # files, and what is in folders, are recognised by path, size and time of change
     files = [p for path in map(Path, raw.files) for p in (path, *sorted(path.rglob('*')))]
@@ -596,7 +598,7 @@ def _store(label, raw, folder, alpha, neurons):
     try:
         cached(folder, make, _read_header, save_session)
         return folder, _read_header(folder)
-    except ValueError as error: return None, str(error)
+    except RecordingError as error: return None, str(error)
 
 def _open_split(folder, seed):
     return resplit(open_session(folder), seed)
@@ -622,6 +624,9 @@ def stored_corpus(
     few, cells = sizes[resolve_scale(scale)]
     if sessions is None: sessions = few
     if neurons is None: neurons = cells
+    if not 0 < alpha <= 1: raise ValueError(f'alpha={alpha}: expected above 0, at most 1')
+    if neurons is not None and neurons < 1:
+        raise ValueError(f'neurons={neurons}: expected 1 or more')
     if isinstance(held_out, str): held_out = [held_out]
     by_name = not np.isscalar(held_out)
     animals = {raw.subject for raw in raws.values()}
