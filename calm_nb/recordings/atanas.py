@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['read_labels', 'read', 'load']
 
-# %% ../../nbs/lib/atanas.ipynb #2ecbb9a0
+# %% ../../nbs/lib/atanas.ipynb #75588879
 import bz2, json, re
 from functools import partial
 from importlib.resources import files
@@ -11,9 +11,8 @@ from pathlib import Path
 
 import numpy as np, pandas as pd
 
-from ..core import choose
-from ..data import (Corpus, Raw, Recording, RecordingError, expect, frame_times, open_hdf5,
-                          read_attribute, read_field, stored_corpus, windows_of)
+from ..core import RecordingError, choose, expect, open_hdf5, read_field
+from ..data import Corpus, Raw, Recording, frame_times, stored_corpus, windows_of
 
 # %% ../../nbs/lib/atanas.ipynb #7250ac16
 # a row per file of the lab's list: uid, release, kind, positive (side of the head angle), sha256
@@ -114,7 +113,7 @@ def rate_of(times, segments, source):
            'expected 0.5 to 5, from stamps in seconds')
     return rate
 
-# %% ../../nbs/lib/atanas.ipynb #59206d34
+# %% ../../nbs/lib/atanas.ipynb #9368ec5d
 def _read_behaviour(file, frames, notes):
     "Return the behaviour that has values for the frames, float32, NaN where missing."
     behaviour = {}
@@ -144,7 +143,7 @@ def read(
         splits = read_field(file, 'gcamp/idx_splits')
         stamps = read_field(file, 'timing/timestamp_confocal', ndim=1)
         behaviour = _read_behaviour(file, len(x), notes)
-        standin = read_attribute(file, '/', 'calm_nb_standin', False)
+        standin = file.attrs.get('calm_nb_standin', False)
     said, frames, neurons = f'{path}: gcamp/{traces} of shape {x.shape}', *x.shape
     expect(behaviour, f'{said}: expected (frames, neurons), and no behaviour has {frames} values')
 

@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['read', 'load']
 
-# %% ../../nbs/lib/tracks.ipynb #c9b69616
+# %% ../../nbs/lib/tracks.ipynb #725c8765
 import zlib
 from functools import lru_cache, partial
 from pathlib import Path
@@ -12,10 +12,10 @@ import numpy as np, pandas as pd
 from scipy.io import loadmat, whosmat
 from scipy.signal import lfilter
 
-from ..core import choose
-from ..data import Corpus, Raw, Recording, RecordingError, expect, stored_corpus
+from ..core import RecordingError, choose, expect
+from ..data import Corpus, Raw, Recording, stored_corpus
 
-# %% ../../nbs/lib/tracks.ipynb #eb88ff58
+# %% ../../nbs/lib/tracks.ipynb #99a4c5db
 MICE = {'C5M1': ('CA1', 20.), 'C6M3': ('CA1', 20.), 'C6M4': ('CA1', 20.), 'C8M2': ('CA1', 10.),
         'C14M4': ('CA3', 20.), 'C15M2': ('CA3', 20.), 'C23M4': ('CA3', 20.),
         'C24M3': ('CA3', 20.), 'C24M4': ('CA3', 20.)} # subfield, frames per second
@@ -39,7 +39,8 @@ def _load_sessions(path, name, changed):
     for track, session in np.ndindex(cells.shape[:2]):
         up, down = cells[track, session]
         values = np.concatenate([up, down]).astype(np.float32)
-        if values.size: sessions[track + 1, session + 1] = values, len(up)
+        if not values.size: continue
+        sessions[track + 1, session + 1] = values, len(up)
     return sessions, 'calm_nb_standin' in variables
 
 def read_sessions(path, name):
@@ -65,7 +66,7 @@ def find_laps(position, turn):
     laps['lap'] -= laps.groupby('direction').lap.transform('min') # from 0 in each direction
     return laps
 
-# %% ../../nbs/lib/tracks.ipynb #b60887e6
+# %% ../../nbs/lib/tracks.ipynb #80bb064a
 def read(
     path, # <mouse>_spike_train.mat, in one folder with <mouse>_stimulus_trace.mat
     track: int=1, session: int=1, # from 1
@@ -83,8 +84,9 @@ def read(
            f'{source}: the files have {list(events)} and {list(positions)}')
     x, turn = events[track, session] # (T, N)
     at, turn_at = positions[track, session] # (T, 1) bins
-    expect(at.shape == (len(x), 1) and turn == turn_at and 0 < turn < len(x), f'{source}: events '
-           f'{x.shape}, position {at.shape}; expected as many frames in each direction')
+    expect(at.shape == (len(x), 1) and turn == turn_at and 0 < turn < len(x),
+           f'{source}: events {x.shape}, position {at.shape}; '
+           'expected as many frames in each direction')
     expect(np.isfinite(at).all() and not (x < 0).any(),
            f'{source}: expected events of 0 or more, and a position without NaN')
 
@@ -94,8 +96,8 @@ def read(
     seconds = (laps.stop - laps.start)/rate
     trials = laps[seconds.between(SHORTEST, LONGEST)]
     good = np.isfinite(x).all(0) & ((x > 0).sum(0) >= ACTIVE)
-    note = (f'{good.sum()} of {good.size} neurons have events in {ACTIVE} frames, '
-            f'{len(trials)} of {len(laps)} stretches last {SHORTEST} to {LONGEST} s')
+    note = (f'{good.sum()} of {good.size} neurons have enough events, '
+            f'{len(trials)} of {len(laps)} stretches a length of 1.6 to 15 s')
     expect(good.any() and len(trials), f'{source}: {note}')
 
     # calcium from events, anew in each stretch
