@@ -285,7 +285,7 @@ def detokenize(
     traces = by_rows(nq, lambda z: nq.decoder(nq.codebook.weight[z]), rows)
     return traces.unflatten(0, tokens.shape[:-1])[..., :frames].mT
 
-# %% ../nbs/03_nq.ipynb #cb409ce4
+# %% ../nbs/03_nq.ipynb #9264f06a
 def trace_batches(sessions, c, seed=0): # -> batch(step) -> (B, T) z-scored, of one session
     spans = [s.spans('train', c.offsets) for s in sessions]
     spans = [x[np.diff(x)[:, 0] >= 2*c.window] for x in spans] # two tokens or more
@@ -308,7 +308,7 @@ def trace_batches(sessions, c, seed=0): # -> batch(step) -> (B, T) z-scored, of 
 
 def validation_sessions(sessions, frames=1):
     "Return up to eight sessions with a validation trial of so many frames; ValueError for none."
-    usable = [s for s in sessions if s.longest('val') >= frames]
+    usable = [s for s in sessions if np.diff(s.trials[s.of('val')]).max(initial=0) >= frames]
     if usable: return usable[:8]
     raise ValueError(f'no validation trial of {frames} frames or more, by which a training is '
                      f'judged, in {sessions[:5]}: record more, cut other windows (window=… of the '
