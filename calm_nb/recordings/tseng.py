@@ -3,22 +3,21 @@
 # %% auto #0
 __all__ = ['download_steps', 'read', 'load']
 
-# %% ../../nbs/lib/tseng.ipynb #a6964453
+# %% ../../nbs/lib/tseng.ipynb #83a85685
 import re
+from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
 import numpy as np, pandas as pd
-from ..core import choose
-from ..data import (Corpus, Raw, Recording, RecordingError, expect, frame_times, open_hdf5,
-                          read_attribute, read_field, stored_corpus)
+from ..core import RecordingError, choose, expect, open_hdf5, read_field
+from ..data import Corpus, Raw, Recording, frame_times, stored_corpus
 
-# %% ../../nbs/lib/tseng.ipynb #b354207c
+# %% ../../nbs/lib/tseng.ipynb #fb298de5
 WORDS = {'mouse': ('3', '4', '5', '6', '7', '8', '9', '10'),
          'region': ('AM', 'MM', 'PM', 'RSC', 'V1', 'visA'),
          'layer': ('L23', 'L5'),
          'imaging': ('multi-plane', 'single-plane')}
-HELD_OUT = {'6', '10'} # mice, as in the paper
 NAME = re.compile(r'mouse-(?P<mouse>[^-]+)-session-date-(?P<date>\d{4}-\d\d-\d\d)'
                   r'-area-(?P<region>[^-]+)-(?P<layer>L\d+)-(?P<imaging>\w+-plane)')
 
@@ -51,7 +50,7 @@ def download_steps(
                      f"sub-{m}/*-area-{r}-{l}-{i}-imaging*'")
     return '\n'.join(lines)
 
-# %% ../../nbs/lib/tseng.ipynb #f4603aee
+# %% ../../nbs/lib/tseng.ipynb #68d73ce3
 FIELDS = { # dataset of a plane, unit
     'dff': ('processing/ophys/df_over_f_plane_{0}/dF_over_F_plane_{0}/data', 'dF/F'),
     'deconvolved': ('processing/ophys/deconvolved_activity_plane_{0}/data', 'deconvolved (a.u.)')}
@@ -60,25 +59,32 @@ STEP = 5 # frames per volume
 ALIGNED = 'processing/behavior/frame_aligned_'
 VELOCITY = ALIGNED + 'velocity/frame_aligned_pitch_roll_yaw_velocity'
 POSITION = ALIGNED + 'position/frame_aligned_forward_and_lateral_position'
+NUMBER = ALIGNED + 'trial_number/data'
 PLANE_INDEX = 'processing/behavior/plane_idx_for_imaging_frames/data'
 COURSES = {VELOCITY: ('pitch', 'roll', 'yaw'), POSITION: ('forward', 'lateral'),
            ALIGNED + 'time_from_choice_point': ('time_from_choice',)}
 UNITS = {'forward': 'm', 'lateral': 'm', 'time_from_choice': 's'}
 
-def read_mouse(file):
-    "The mouse's name; refuses a file without behaviour."
-    expect('processing/behavior' in file, f'{file.filename}: no processing/behavior, so no trials, '
-           'as in the files of retinotopy: leave it out')
-    return str(read_field(file, 'general/subject/subject_id', kind='text'))
+@contextmanager
+def reading(path):
+    "Pass an error of a library on in its own words, with the name of the file."
+    try: yield
+    except RecordingError: raise
+    except Exception as error: # whatever a damaged file brings about
+        raise RecordingError(f'{path}: {error!r}; download it again') from error
 
-def find_planes(file, field, frames):
-    "Numbers of the planes, and the frames of a volume that show them."
+def read_mouse(file):
+    "The mouse's name; refuses a file without trials."
+    number = read_field(file, NUMBER, missing=None)
+    expect(number is not None, f'{file.filename}: no {NUMBER}, like retinotopy files: leave it out')
+    return str(read_field(file, 'general/subject/subject_id'))
+
+def is_multi_plane(file, frames):
+    "Whether planes were imaged in turn, which the file then says for each frame."
     index = read_field(file, PLANE_INDEX, rows=frames, missing=None)
-    if index is None: return [0], slice(None) # one plane in every frame
-    expect((index == np.arange(frames) % STEP).all(), f'{file.filename}: {PLANE_INDEX} is not 0 to '
-           '4 over and over, so which frame shows which plane is unknown: download it again')
-    planes = [k for k in range(STEP - 1) if FIELDS[field][0].format(k) in file] or [0]
-    return planes, planes
+    expect(index is None or (index == np.arange(frames) % STEP).all(), f'{file.filename}: '
+           f'{PLANE_INDEX} is not 0 to 4 over and over: download it again')
+    return index is not None
 
 def volume_mean(x, used):
     "Mean (T, k) of x (frames, k) over the `used` frames of each volume, without NaN."
@@ -91,38 +97,37 @@ def read_behaviour(file, frames, used):
     behaviour = {}
     for path, names in COURSES.items():
         x = read_field(file, path + '/data', rows=frames)
-        expect(x.size == frames*len(names), f'{file.filename}: {path}/data has not the columns '
-               f'{names}: download it again')
-        behaviour.update(zip(names, volume_mean(x, used).T.astype(np.float32)))
+        columns = volume_mean(x, used).T.astype(np.float32)
+        behaviour.update(zip(names, columns, strict=True))
     return behaviour
 
-def read_traces(file, field, T, planes, used, notes):
+def read_traces(file, field, T, multi, notes):
     "Traces (T, N) float32 of all planes, and a DataFrame of what is known of the neurons."
     traces, tables = [], []
-    for plane in planes:
-        x = read_field(file, FIELDS[field][0].format(plane), ndim=2)
-        if used != planes: # one plane, at 30 Hz
-            x = volume_mean(x, used)
+    for plane in range(STEP - 1):
+        x = read_field(file, FIELDS[field][0].format(plane), ndim=2, missing=None)
+        if x is None: continue
+        if not multi: x = volume_mean(x, slice(None)) # one plane, at 30 Hz
         expect(len(x) - T in (0, 1), f'{file.filename}: {len(x)} volumes of plane {plane}, {T} of '
                'behaviour; expected as many: download it again')
-        traces.append(x[:T].astype(np.float32))
+        traces.append(x[:T].astype(np.float32, casting='same_kind'))
 
         rois = f'processing/ophys/ImageSegmentation/PlaneSegmentation_{plane}/'
-        count = x.shape[1]
-        region = read_field(file, rois + 'area', rows=count, kind='text')
+        region = read_field(file, rois + 'area', 1, x.shape[1])
         region = np.where(region == 'A', 'visA', region) # elsewhere the files call it visA
-        table = pd.DataFrame({'plane': plane, 'roi': np.arange(count), 'region': region})
-        for name in ('ml', 'ap', 'depth'): table[name] = read_field(file, rois + name, rows=count)
+        table = pd.DataFrame({'plane': plane, 'roi': range(len(region)), 'region': region})
+        for name in ('ml', 'ap', 'depth'):
+            table[name] = read_field(file, rois + name, 1, len(table))
         tables.append(table)
+    expect(traces, f'{file.filename}: no traces {field!r}; choose another field of FIELDS')
     traces, neurons = np.concatenate(traces, 1), pd.concat(tables)
-
     good = np.isfinite(traces).all(0)
     expect(good.any(), f'{file.filename}: NaN or infinite values of {field!r} in every neuron; '
-           f'choose another field of {list(FIELDS)}')
+           'choose another field of FIELDS')
     if not good.all(): notes.append(f'{sum(~good)} neurons with NaN or infinite values left out')
     return traces[:, good], neurons[good]
 
-# %% ../../nbs/lib/tseng.ipynb #860bda4d
+# %% ../../nbs/lib/tseng.ipynb #cbad36fd
 LABELS = {'is_cueB': ('cue', 'black', 'white'), 'is_choL': ('choice', 'left', 'right'),
           'is_ruleA': ('rule', 'A', 'B'), 'is_correct': ('correct', True, False),
           'is_switch': ('switch', True, False), 'is_vis': ('is_vis', True, False)}
@@ -130,13 +135,13 @@ LABELS = {'is_cueB': ('cue', 'black', 'white'), 'is_choL': ('choice', 'left', 'r
 def read_table(file, group, names):
     "Columns of numbers of a table as a DataFrame."
     rows = len(read_field(file, group + 'id', ndim=1))
-    return pd.DataFrame({name: read_field(file, group + name, rows=rows) for name in names})
+    return pd.DataFrame({name: read_field(file, group + name, ndim=1, rows=rows) for name in names})
 
 def read_trials(file, number, times, pause, least, most, notes):
     "Trials (n, 2) in volumes, of `least` to `most` volumes, and their labels: name -> (n,)."
     table = read_table(file, 'intervals/trials/', ['start_time', 'stop_time', *LABELS])
-    expect(table[[*LABELS]].isin([0, 1]).all(None), f'{file.filename}: a label of {[*LABELS]} in '
-           'intervals/trials is neither 0 nor 1: download it again')
+    expect(table[[*LABELS]].isin([0, 1]).all(axis=None), f'{file.filename}: one of {[*LABELS]} '
+           'in intervals/trials is neither 0 nor 1: download it again')
 
     trials = {} # row -> start, stop
     for row in range(len(table)):
@@ -151,17 +156,15 @@ def read_trials(file, number, times, pause, least, most, notes):
     expect(trials, f'{file.filename}: {said}; change min_frames or max_frames')
     if len(trials) < len(table):
         notes.append(f'{said}: the others are left out')
-
-    rows = np.array([*trials])
-    labels = {'number': rows}
+    labels = {'number': np.array([*trials])}
     for column, (label, if_true, if_false) in LABELS.items():
-        labels[label] = np.where(table[column][rows] == 1, if_true, if_false)
+        labels[label] = np.where(table[column][[*trials]] == 1, if_true, if_false)
     return np.array([*trials.values()]), labels
 
 def read_maze(file, trials, number, times):
     "Volumes of stem and arm: stem_start, stem_stop, … -> (n,); -1 where a trial has none."
     epochs = read_table(file, 'intervals/epochs/', ['trial_id', 'start_time', 'stop_time'])
-    kind = read_field(file, 'intervals/epochs/epoch_type', rows=len(epochs), kind='text')
+    kind = read_field(file, 'intervals/epochs/epoch_type', 1, len(epochs))
     labels = {}
     for part in ('stem', 'arm'):
         epoch = epochs[kind == f'maze_{part}'].drop_duplicates('trial_id')
@@ -172,7 +175,7 @@ def read_maze(file, trials, number, times):
         labels[f'{part}_stop'] = np.where(start < stop, stop, -1)
     return labels
 
-# %% ../../nbs/lib/tseng.ipynb #75c2cc12
+# %% ../../nbs/lib/tseng.ipynb #d7c55e49
 def read(
     path, # an NWB file of the release
     field: str='dff', # of FIELDS; the paper does not say which it took
@@ -181,37 +184,34 @@ def read(
     "Read one session; raises FileNotFoundError, or RecordingError for a file of another kind."
     choose('field', field, FIELDS)
     path, notes = Path(path), []
-    with open_hdf5(path) as file:
-        mouse = read_mouse(file)
-        number = read_field(file, ALIGNED + 'trial_number/data', ndim=1)
-        frames = len(number)
-        T = frames//STEP
-        planes, used = find_planes(file, field, frames)
-        traces, neurons = read_traces(file, field, T, planes, used, notes)
+    with open_hdf5(path) as file, reading(path):
+        mouse, number = read_mouse(file), read_field(file, NUMBER, ndim=1)
+        frames, T = len(number), len(number)//STEP
+        multi = is_multi_plane(file, frames)
+        traces, neurons = read_traces(file, field, T, multi, notes)
+        used = neurons['plane'].unique() if multi else slice(None) # frames of a volume
         behaviour = read_behaviour(file, frames, used)
-
         # the middle frame of a volume tells its time and trial
         middle = np.arange(T)*STEP + STEP//2
         stamps = read_field(file, POSITION + '/timestamps', rows=frames)
         times, pause = frame_times(stamps[middle], T, str(path), notes)
         rate = 1/np.diff(times)[~pause[1:]].mean()
-        expect(5.4 < rate < 6.6, f'{path}: {rate:.4g} volumes per second; expected 6, so the time '
-               'stamps are damaged: download it again')
+        expect(5.4 < rate < 6.6, f'{path}: {rate:.4g} volumes per second, not 6: download it again')
         trials, labels = read_trials(file, number[middle], times, pause, min_frames,
                                      max_frames or T, notes)
         labels |= read_maze(file, trials, labels['number'], times)
-        swac = 'general/harvey_lab_swac_metadata_session/'
+        swac = file['general/harvey_lab_swac_metadata_session']
         meta = {'traces': field, 'behaviour_units': UNITS,
-                'standin': bool(read_attribute(file, '/', 'calm_nb_standin')),
-                'field': str(read_attribute(file, swac + 'Registration', 'fov_center_area', '')),
-                'layer': str(read_attribute(file, swac + 'Imaging', 'cortical_layer', ''))}
+                'standin': bool(file.attrs.get('calm_nb_standin')),
+                'field': str(swac['Registration'].attrs['fov_center_area']),
+                'layer': str(swac['Imaging'].attrs['cortical_layer'])}
 
-    borders = [0, *np.flatnonzero(pause), T]
-    return Recording(traces, rate, mouse, session_name(path), trials, [*pairwise(borders)],
-                     behaviour, dict(neurons.assign(layer=meta['layer'])), labels,
+    segments = [*pairwise([0, *np.flatnonzero(pause), T])]
+    return Recording(traces, rate, mouse, session_name(path), trials, segments, behaviour,
+                     dict(neurons.assign(layer=meta['layer'])), labels,
                      units=FIELDS[field][1], source=path.name, meta=meta, notes=notes)
 
-# %% ../../nbs/lib/tseng.ipynb #153778ad
+# %% ../../nbs/lib/tseng.ipynb #4cb5d137
 def load(
     root, # folder of the NWB files, searched with its subfolders
     mouse=None, region=None, layer=None, imaging=None, # a word or several of WORDS; None: all
@@ -226,15 +226,15 @@ def load(
     root = Path(root).expanduser()
     raws, skipped = {}, {}
     for path in sorted(root.rglob('*.nwb')):
-        told, name = parse_name(path), session_name(path)
-        if any(told.get(what) not in choice for what, choice in words.items()): continue
+        name = session_name(path)
+        if any(parse_name(path).get(what) not in choice for what, choice in words.items()): continue
         try:
-            with open_hdf5(path) as file: mouse = read_mouse(file)
+            with open_hdf5(path) as file, reading(path): mouse = read_mouse(file)
             expect(name not in raws, f'{path}: session {name} a second time; remove one file')
             raws[name] = Raw((path,), partial(read, path, **choices), mouse)
         except (RecordingError, OSError) as error:
             skipped[str(path.relative_to(root))] = str(error)
     if held_out is None:
-        held_out = sorted(HELD_OUT & {raw.subject for raw in raws.values()}) or .25
+        held_out = sorted({'6', '10'} & {raw.subject for raw in raws.values()}) or .25
     return stored_corpus('tseng', raws, choices, root=root, held_out=held_out, skipped=skipped,
-         expected='NWB files of dandiset 000579, see download_steps()', **options)
+                         expected='NWB files of dandiset 000579, see download_steps()', **options)
