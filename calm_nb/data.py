@@ -4,7 +4,7 @@
 __all__ = ['SPLITS', 'Recording', 'windows_of', 'frame_times', 'smooth_next', 'ema', 'hold_out', 'Session', 'prepare', 'resplit',
            'thin', 'Corpus', 'save_session', 'open_session', 'Raw', 'stored_corpus', 'Forecast']
 
-# %% ../nbs/01_data.ipynb #2497c966
+# %% ../nbs/01_data.ipynb #aa8e00cb
 import json, os
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -12,23 +12,21 @@ from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote
 import numpy as np
-from joblib import Parallel, delayed
 from scipy.signal import lfilter
 from .core import (RecordingError, cached, choose, config_key, expect, read_json,
                           resolve_scale, runs_root, write_json)
 
-# %% ../nbs/01_data.ipynb #fb507bf5
+# %% ../nbs/01_data.ipynb #e3e30b79
 def _check_intervals(spans, frames, name):
     "Return intervals [start, stop) as (n, 2) int64: in order, apart, inside the recording."
     spans = np.asarray(spans)
-    whole = spans.size and spans.shape == (len(spans), 2) and spans.dtype.kind in 'iu'
-    expect(whole, f'{name} are {spans.dtype} {spans.shape}; expected whole frames (n, 2)')
-    spans = spans.astype(np.int64)
-    steps = np.diff(spans.ravel(), prepend=0, append=frames)
-    wrong = np.flatnonzero(steps < np.resize([0, 1], len(steps)))//2 # they may touch
-    expect(not len(wrong), f'{name}, near number {wrong[:1]}: expected start < stop, sorted, '
-           f'without overlap, within {frames} frames')
-    return spans
+    fits = spans.size and spans.shape == (len(spans), 2) and spans.dtype.kind in 'iu'
+    if fits:
+        steps = np.diff(spans.astype(np.int64).ravel(), prepend=0, append=frames)
+        fits = (steps >= np.resize([0, 1], len(steps))).all() # the next one may follow at once
+    expect(fits, f'{name} {spans[:3].tolist()} …: expected whole frames (n, 2), start < stop, '
+           f'sorted, without overlap, within {frames} frames')
+    return spans.astype(np.int64)
 
 def _segment_of(spans, segments):
     "Return the index of the segment that holds each interval whole, -1 if none does."
@@ -65,11 +63,13 @@ class Recording:
     def __post_init__(self):
         name = f'{self.source} (subject {self.subject}, session {self.session}):'
         x = np.asarray(self.traces)
-        expect(x.ndim == 2 and x.size and x.dtype.kind in 'fiu', f'{name} traces are {x.dtype} '
-               f'of shape {x.shape}; expected numbers (T frames, N neurons)')
+        numbers = x.ndim == 2 and x.size and x.dtype.kind in 'fiu'
+        expect(numbers, f'{name} traces are {x.dtype} of shape {x.shape}; expected numbers '
+               '(T frames, N neurons)')
         self.traces = x.astype(np.float32, copy=False)
         self.rate = float(self.rate)
-        bad = np.flatnonzero(~np.isfinite(self.traces).all(0)).tolist()
+        finite = np.isfinite(self.traces).all(0)
+        bad = np.flatnonzero(~finite).tolist()
         expect(not bad, f'{name} traces are NaN or infinite in {len(bad)} of {x.shape[1]} '
                f'neurons, {bad[:8]}: leave these out, or mend the frames')
         expect(0 < self.rate < np.inf, f'{name} rate {self.rate}; expected frames per second')
@@ -77,7 +77,8 @@ class Recording:
         if self.segments is None: self.segments = [[0, len(x)]]
         self.segments = _check_intervals(self.segments, len(x), f'{name} segments')
         self.trials = _check_intervals(self.trials, len(x), f'{name} trials')
-        crossing = self.trials[_segment_of(self.trials, self.segments) < 0].tolist()
+        outside = _segment_of(self.trials, self.segments) < 0
+        crossing = self.trials[outside].tolist()
         expect(not crossing, f'{name} trials {crossing[:5]} cross the border of a segment: cut '
                'them with windows_of(segments), or leave them out')
         self.behaviour = _check_columns(self.behaviour, len(x), f'{name} behaviour')
@@ -288,13 +289,13 @@ class Corpus:
             'held-out': self.held_out}
         return map(self.__getitem__, names[choose('sessions', which, names)])
 
-# %% ../nbs/01_data.ipynb #b820d4dc
+# %% ../nbs/01_data.ipynb #162f1fc9
 _TABLES = ('behaviour', 'neurons', 'trial_info')
 _VERSION = 3 # of what `save_session` writes
 
 def save_session(session: Session, folder):
-    "Write session.npz, in which zip keeps a checksum of each array, and config.json: what it is."
-    about = dict(name=session.name, subject=session.subject, digest=session.digest)
+    "Write session.npz, where zip keeps a checksum of each array, and config.json: what it is."
+    about = [session.name, session.subject, session.digest]
     values = dict(vars(session))
     arrays = {}
     for table in _TABLES: # columns by number, for names may hold anything: 'speed (cm/s)'
@@ -305,7 +306,7 @@ def save_session(session: Session, folder):
     values = {name: x for name, x in values.items() if name not in arrays}
     text = json.dumps(values, default=lambda x: x.tolist()) # NumPy's numbers
     np.savez(folder/'session.npz', values=text, **arrays)
-    write_json(about, folder/'config.json')
+    write_json([*about, config_key(about)], folder/'config.json')
 
 def open_session(folder, seed: int=0) -> Session: # of the split
     "Open a stored session; raises RecordingError if it is damaged or not there."
@@ -319,7 +320,7 @@ def open_session(folder, seed: int=0) -> Session: # of the split
         values[table] = {name: arrays.pop(f'{table} {i}') for i, name in enumerate(names)}
     return resplit(Session(**arrays, **values), seed)
 
-# %% ../nbs/01_data.ipynb #67f54687
+# %% ../nbs/01_data.ipynb #1da3b781
 @dataclass(frozen=True)
 class Raw:
     "A recording that waits to be read."
@@ -333,27 +334,24 @@ _SIZES = dict(
     small=(12, 64),
     paper=(None, None))
 
-def _draw(raws, limit, seed):
-    "Return at most `limit` names of recordings, drawn by seed, one animal after the other."
-    order = np.random.default_rng(seed).permutation(list(raws)).tolist()
+def _draw(raws, limit, seed, held_out):
+    "Draw at most `limit` recordings by seed, animal by animal; held-out ones in their share."
+    if limit < 1: raise ValueError(f'sessions={limit}: expected 1 or more')
     turn, animals = {}, []
-    for name in order:
+    for name in np.random.default_rng(seed).permutation(list(raws)).tolist():
         animal = raws[name].subject
         turn[name] = animals.count(animal) # 0 for the animal's first session
         animals.append(animal)
-    return sorted(order, key=turn.get)[:limit]
-
-def _draw_sessions(raws, limit, seed, held_out):
-    "Draw at most `limit` recordings, of held-out animals in their share."
-    if limit < 1: raise ValueError(f'sessions={limit}: expected 1 or more')
-    new = {name: raw for name, raw in raws.items() if raw.subject in held_out}
-    old = {name: raw for name, raw in raws.items() if name not in new}
-    n_new = min(max(round(limit*len(new)/len(raws)), bool(new)), limit - 1)
-    drawn = _draw(new, n_new, seed) + _draw(old, limit - n_new, seed)
+    order = sorted(turn, key=turn.get)
+    new = [name for name in order if raws[name].subject in held_out]
+    old = [name for name in order if name not in new]
+    share = round(limit*len(new)/len(raws))
+    n_new = min(max(share, bool(new)), limit - 1) # one at least of each, if there are any
+    drawn = new[:n_new] + old[:limit - n_new]
     return {name: raw for name, raw in raws.items() if name in drawn}
 
 def _store(label, raw, folder, alpha, neurons):
-    "Store a recording unless it is stored; return its folder and config.json, or None and why not."
+    "Store a recording unless it is stored; return its folder, and name, subject and digest."
     def make():
         try: recording = raw.read()
         except RecordingError: raise
@@ -362,13 +360,19 @@ def _store(label, raw, folder, alpha, neurons):
         return prepare(thin(recording, neurons), alpha)
 
     # files, and what is in folders, are recognised by path, size and time of change
-    files = [p for path in map(Path, raw.files) for p in (path, *sorted(path.rglob('*')))]
-    try:
-        stamps = [(str(p.resolve()), p.stat().st_size, p.stat().st_mtime_ns) for p in files]
-        folder /= f'{quote(label, safe=" -_.,+=")[:100]}-{config_key([label, stamps])}'
-        cached(folder, make, str, save_session)
-        return folder, read_json(folder/'config.json')
-    except (FileNotFoundError, ValueError) as error: return None, str(error)
+    stamps = []
+    for path in map(Path, raw.files):
+        for file in (path, *sorted(path.rglob('*'))):
+            stat = file.stat()
+            stamps.append([str(file.resolve()), stat.st_size, stat.st_mtime_ns])
+    folder /= f'{quote(label, safe=" -_.,+=")[:100]}-{config_key([label, stamps])}'
+    try: cached(folder, make, str, save_session)
+    except OSError as error:
+        where = 'make room, or set CALM_NB_STORE or CALM_NB_RUNS to another folder'
+        raise OSError(error.errno, f'{error}: {where}', str(folder)) from error
+    *about, key = read_json(folder/'config.json')
+    expect(key == config_key(about), f'{folder} is damaged: delete it')
+    return folder, about
 
 def stored_corpus(
     name: str, raws: dict, # of the data set; name -> Raw
@@ -380,7 +384,6 @@ def stored_corpus(
     seed: int=0, alpha: float=.15, # of split and draws; of the smoothing
     held_out=.25, # animals: a number, a fraction or a list of names
     store=None, # folder; None: $CALM_NB_STORE/<name>, else <runs_root()>/store/<name>
-    workers: int=1, # processes; -1: one per core
     skipped: dict=None, # name -> why, from the search for files
 ) -> Corpus:
     "Convert what is not yet in the store, open the rest lazily; bad recordings go to `skipped`."
@@ -391,32 +394,26 @@ def stored_corpus(
     if isinstance(held_out, str): held_out = held_out.split()
     by_name = np.ndim(held_out) > 0
     if sessions is not None and raws:
-        raws = _draw_sessions(raws, sessions, seed, held_out if by_name else ())
+        raws = _draw(raws, sessions, seed, held_out if by_name else ())
 
     if store is None:
         base = os.environ.get('CALM_NB_STORE') or runs_root()/'store'
         store = Path(base).expanduser()/name
     folder = Path(store)/config_key([options, float(alpha), neurons, _VERSION])
-    jobs = [delayed(_store)(label, raw, folder, alpha, neurons) for label, raw in raws.items()]
-    try: stored = Parallel(workers)(jobs)
-    except OSError as error:
-        raise OSError(error.errno, f'{error}: make room, or set CALM_NB_STORE or CALM_NB_RUNS to '
-                      'another folder', str(folder)) from error
-
-    makers, subjects, copies = {}, {}, {}
+    makers, subjects, labels = {}, {}, {}
     skipped = dict(skipped or {})
-    for label, (place, about) in zip(raws, stored):
-        if not place: # the reason
-            skipped[label] = about
+    for label, raw in raws.items():
+        try: place, about = _store(label, raw, folder, alpha, neurons)
+        except (FileNotFoundError, ValueError) as error:
+            skipped[label] = str(error)
             continue
-        session = about['name']
-        digest = about['digest']
+        session, subject, digest = about
+        first = labels.setdefault(digest, label)
         if session in makers: skipped[label] = f'{label}: {session!r} a second time: rename one'
-        elif digest in copies: skipped[label] = f'{label}: a copy of {copies[digest]}: remove one'
+        elif first != label: skipped[label] = f'{label}: a copy of {first}: remove one'
         else:
             makers[session] = partial(open_session, place, seed)
-            subjects[session] = about['subject']
-            copies[digest] = label
+            subjects[session] = subject
     if not makers:
         reasons = '; '.join(list(skipped.values())[:5])
         raise FileNotFoundError(f'{root or name}: no recordings; expected {expected}. {reasons}')

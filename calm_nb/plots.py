@@ -56,7 +56,7 @@ def use_style():
     mpl.rc('ytick', labelsize=8)
     mpl.rc('svg', fonttype='none')
 
-# %% ../nbs/lib/plots.ipynb #d44bf9bb
+# %% ../nbs/lib/plots.ipynb #7b950e2f
 def _number_ids(svg):
     "Number the ids that matplotlib hashes from coordinates, whose last bit may vary."
     numbers = {}
@@ -70,7 +70,8 @@ def save_figure(fig, path) -> Path: # matplotlib Figure; file to write, with or 
     "Write <path>.svg and <path>.png, atomically, close the figure, and return the png."
     path = Path(path)
     if path.suffix in ('.svg', '.png'): path = path.with_suffix('')
-    svg, png = (path.with_name(path.name + suffix) for suffix in ('.svg', '.png'))
+    svg = path.with_name(path.name + '.svg')
+    png = path.with_name(path.name + '.png')
     with plt.rc_context({'svg.hashsalt': 'calm_nb'}):
         with atomic_path(svg) as draft:
             fig.savefig(draft, metadata={'Date': None})
@@ -87,7 +88,7 @@ def _finish(fig, session=None):
     plt.close(fig)
     return fig
 
-# %% ../nbs/lib/plots.ipynb #ddbd91d3
+# %% ../nbs/lib/plots.ipynb #c6d68ad0
 def _frames(session, seconds, start):
     "The frames [a, b) to show; by default from the first trial on."
     a = int(session.trials[0, 0]) if start is None else int(start*session.rate)
@@ -105,14 +106,17 @@ def draw_raster(
     "Draw z-scored traces as an image (neurons, s), with ticks above where trials start."
     a, b = _frames(session, seconds, start)
     z = session.zscore(session.traces[a:b]) # (frames, N)
-    if order is None: order = np.linalg.svd(z - z.mean(0), full_matrices=False)[2][0]
+    if order is None:
+        components = np.linalg.svd(z - z.mean(0), full_matrices=False)[2]
+        order = components[0]
     fig, ax = plt.subplots(figsize=(6.5, 3))
     extent = [a/session.rate, b/session.rate, z.shape[1], 0]
     image = ax.imshow(z.T[np.argsort(order, kind='stable')], aspect='auto', cmap='RdBu_r',
                       vmin=-3, vmax=3, interpolation='none', extent=extent)
     starts = session.trials[:, 0]
-    starts = starts[(starts >= a) & (starts < b)]/session.rate
-    ax.plot(starts, np.full(len(starts), -.02*z.shape[1]), '|', color='k', ms=5, clip_on=False)
+    starts = starts[(starts >= a) & (starts < b)]
+    height = np.full(len(starts), -.02*z.shape[1]) # above the first neuron
+    ax.plot(starts/session.rate, height, '|', color='k', ms=5, clip_on=False)
     ax.set(xlabel='time (s)', ylabel='neuron, sorted', ylim=(z.shape[1], 0))
     what = 'window' if session.pseudo_trials else 'trial'
     ax.set_title(f'{session.name}: {z.shape[1]} neurons; | start of a {what}', pad=10)
@@ -135,7 +139,8 @@ def draw_behaviour(
     fig, axes = plt.subplots(len(names), 1, **shape)
     for name, ax in zip(names, axes[:, 0]):
         ax.plot(np.arange(a, b)/session.rate, session.behaviour[name][a:b], color='k', lw=.8)
-        for first, last in np.clip(session.trials[::2], a, b)/session.rate:
+        shaded = np.clip(session.trials[::2], a, b)
+        for first, last in shaded/session.rate:
             ax.axvspan(first, last, color='#EEEEEE', lw=0, zorder=0)
         unit = f'\n({units[name]})' if name in units else ''
         ax.set_ylabel(name.replace('_', '\n') + unit)
