@@ -71,7 +71,7 @@ def session_name(folder, number): # Tyche-A7-SetA-2020_01_31-1, after day and nu
         day = days[:][number]
     return folder.name.removesuffix('.zarr') + '-' + re.sub(r'[^-.+A-Za-z0-9_]+', '-', day)
 
-# %% ../../nbs/lib/sun.ipynb #be649c85
+# %% ../../nbs/lib/sun.ipynb #7d533ee6
 MODULE = re.compile(r'builtins|datetime|numpy(\._?core\.\w+)?|'
                     r'pandas(\.arrays|\.(core|_libs)(\.\w+){1,2})?')
 ALLOWED = set('''slice date datetime timedelta dtype ndarray scalar _reconstruct _frombuffer
@@ -86,7 +86,8 @@ class Box: "What was pickled of an object of the lab's package vr2p; does nothin
 class TableUnpickler(Unpickler):
     "Loads arrays of numpy, tables of pandas and boxes; refuses every other name."
     def find_class(self, module, name):
-        if module.split('.')[0] == 'vr2p': return Box
+        if module.split('.')[0] == 'vr2p':
+            return Box
         if not MODULE.fullmatch(module) or name not in ALLOWED:
             raise pickle.UnpicklingError(f'it names {module}.{name}, not in ALLOWED; not run')
         return super().find_class(module.replace('numpy.core', 'numpy._core'), name) # as in numpy 2
@@ -107,8 +108,10 @@ def read_tables(path):
     "The tables path.frame, a row per frame and actor, and trial, a row per trial."
     from numcodecs.blosc import decompress # comes with zarr
     check_chunk(path)
-    vr = TableUnpickler(io.BytesIO(decompress(path.read_bytes()))).load().item()
+    raw = decompress(path.read_bytes())
+    vr = TableUnpickler(io.BytesIO(raw)).load().item() # zarr puts it in an array
     frame, trial = vr.path.frame, vr.trial
+
     # these refuse codes of categories that do not exist: pandas would read beyond its memory
     pd.MultiIndex(frame.index.levels, frame.index.codes)
     for table in (frame, trial):
@@ -189,7 +192,7 @@ def read(
                      dict(region=np.full(len(roi), 'CA1'), roi=roi), labels, units=SIGNALS[signal],
                      source='/'.join(place.parts[-4:]), meta=meta, notes=notes)
 
-# %% ../../nbs/lib/sun.ipynb #cf54276e
+# %% ../../nbs/lib/sun.ipynb #d5bf112e
 def load(
     root, # folder of the animals, or of folders with them
     select=None, # names of animals or sessions; None: all
@@ -212,7 +215,8 @@ def load(
         try:
             name = session_name(folder, number)
             known |= {name, animal}
-            if select and not select & {name, animal}: continue
+            if select and not select & {name, animal}:
+                continue
             place = folder/registration/signal/vr.name
             expect(np.isfinite(open_array(place, 2, 'fiu')[:, 0]).any(), f'{place}: NaN, so not '
                    "registered with other sessions; it is read with registration='single'")
