@@ -32,7 +32,7 @@ def need(module: str, package: str=None, why: str='this'): # to import; for pip;
         raise ImportError(f'{why} needs the library {package}, which is not installed: '
                           f'pip install {package}') from error
 
-# %% ../nbs/lib/core.ipynb #91387a29
+# %% ../nbs/lib/core.ipynb #ed733bd0
 SCALES = ('tiny', 'small', 'paper')
 
 def in_test() -> bool:
@@ -55,14 +55,14 @@ def best_device():
     if not named: named = 'cuda' if torch.cuda.is_available() and not in_test() else 'cpu'
     device = torch.device(named)
     if device.type == 'cpu': return device
-    if (device.index or 0) >= torch.cuda.device_count():
-        raise ValueError(f'CALM_NB_DEVICE={named}: torch {torch.__version__} has no such device; '
-                         'unset the variable to run on the CPU, or install a build of torch for it')
+    if torch.cuda.device_count() <= (device.index or 0):
+        raise ValueError(f'CALM_NB_DEVICE={named}: this torch has no such device; unset the '
+                         'variable to run on the CPU, or install a build of torch for it')
     torch.backends.cuda.matmul.allow_tf32 = True # fp32 products on tensor cores
     torch.backends.cuda.enable_cudnn_sdp(False)  # it plans for a second at every new shape
     return device
 
-# %% ../nbs/lib/core.ipynb #c892111d
+# %% ../nbs/lib/core.ipynb #8fecad6b
 def project_root() -> Path:
     "Return the nearest folder upward that is a checkout of this project, else the working folder."
     here = Path.cwd()
@@ -72,11 +72,13 @@ def project_root() -> Path:
 @cache
 def _test_folder():
     "A temporary folder named after user and code."
-    sources = sorted(Path(str(files('calm_nb'))).rglob('*.py'))
-    code = hashlib.sha256(b''.join(path.read_bytes() for path in sources)).hexdigest()[:12]
+    code = hashlib.sha256()
+    for path in sorted(Path(str(files('calm_nb'))).rglob('*.py')):
+        code.update(path.read_bytes())
     parent = Path(tempfile.gettempdir())/f'calm_nb-tests-{getpass.getuser()}'
-    (parent/code).mkdir(parents=True, exist_ok=True)
-    return parent/code
+    folder = parent/code.hexdigest()[:12]
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 def runs_root() -> Path:
     "Return the folder of runs, stores and stand-ins; the variable CALM_NB_RUNS overrides it."
@@ -84,9 +86,9 @@ def runs_root() -> Path:
     if named: return Path(named).expanduser()
     if in_test(): return _test_folder()
     if (project_root()/'settings.ini').is_file(): return project_root()/'runs'
-    return Path(os.environ.get('XDG_CACHE_HOME') or '~/.cache').expanduser()/'calm_nb'
+    return Path.home()/'.cache'/'calm_nb'
 
-# %% ../nbs/lib/core.ipynb #46bb3f3c
+# %% ../nbs/lib/core.ipynb #791d9fe2
 def _draft_beside(path):
     "A free, hidden name in the same folder."
     path = Path(path)
@@ -108,8 +110,8 @@ def atomic_folder(folder):
     "Yield a draft of a folder, which it replaces, whole, when the block ends without an error."
     folder = Path(folder)
     draft, old = _draft_beside(folder), _draft_beside(folder)
+    draft.mkdir()
     try:
-        draft.mkdir()
         yield draft
         if folder.exists(): os.replace(folder, old)
         os.replace(draft, folder)
@@ -133,7 +135,7 @@ def read_json(path):
     except ValueError as error:
         raise ValueError(f'{path}: no valid JSON ({error}); delete it and make it again') from error
 
-# %% ../nbs/lib/core.ipynb #d802dc80
+# %% ../nbs/lib/core.ipynb #b417a9e1
 def config_key(config, version=1) -> str: # dataclass, dict, list …; of the code that uses it
     "Return ten hexadecimal digits: a SHA-256 of the configuration's sorted JSON and the version."
     text = json.dumps([config, version], sort_keys=True, default=_as_json)
@@ -145,14 +147,14 @@ def cached(folder, make, load, save): # make() and load(folder) return it, save(
     if (folder/'config.json').exists(): return load(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_name(f'.{folder.name}.lock')):
-        if (folder/'config.json').exists(): return load(folder) # another process was faster
+        if (folder/'config.json').exists(): return load(folder)
         value = make()
         with atomic_folder(folder) as draft:
             save(value, draft)
             if not (draft/'config.json').exists(): write_json({}, draft/'config.json')
     return value
 
-# %% ../nbs/lib/core.ipynb #6b11234a
+# %% ../nbs/lib/core.ipynb #86a122de
 class RecordingError(ValueError):
     "A recording that cannot be used: which file, what it holds, what was expected, what to do."
 
@@ -177,7 +179,6 @@ def read_field(file: h5py.File, name: str, ndim: int=None, rows: int=None, missi
     shape = data.shape or ()
     fits = data.shape is not None and ndim in (None, len(shape)) and rows in (None, *shape[:1])
     expect(fits, f'{where} has shape {data.shape}; expected {ndim} axes, {rows} rows (None: any)')
-
     # bounded before memory is taken; a chunk is unpacked whole
     size = data.dtype.itemsize*max(data.size, np.prod(data.chunks or 0.))
     stored = data.id.get_storage_size()
@@ -189,14 +190,14 @@ def read_field(file: h5py.File, name: str, ndim: int=None, rows: int=None, missi
         return data[()]
     except Exception as error: raise RecordingError(f'{where} cannot be read: {error}') from error
 
-# %% ../nbs/lib/core.ipynb #42ae69c3
+# %% ../nbs/lib/core.ipynb #6db032f9
 def _numbers(*arrays):
     "The arrays in float64, of one shape; raises ValueError for unlike shapes and for NaN."
     arrays = np.broadcast_arrays(*(np.asarray(a, dtype=np.float64) for a in arrays))
     for a in arrays:
-        bad = a.size - np.isfinite(a).sum()
-        if bad: raise ValueError(f'{bad} of {a.size} values, shape {a.shape}, are NaN or '
-                                 'infinite: leave these frames out before scoring')
+        bad = np.count_nonzero(~np.isfinite(a))
+        if bad: raise ValueError(f'{bad} of {a.size} values are NaN or infinite: leave these '
+                                 'frames out before scoring')
     return arrays
 
 def pearson(x, y, axis: int=-1) -> np.ndarray:
@@ -205,9 +206,8 @@ def pearson(x, y, axis: int=-1) -> np.ndarray:
     constant = (x.max(axis) == x.min(axis)) | (y.max(axis) == y.min(axis))
     x = x - x.mean(axis, keepdims=True)
     y = y - y.mean(axis, keepdims=True)
-    norm = np.sqrt((x*x).sum(axis))*np.sqrt((y*y).sum(axis))
-    constant = constant | (norm == 0) # the squares may underflow
-    r = (x*y).sum(axis)/np.where(constant, 1, norm)
+    norm = np.linalg.norm(x, axis=axis)*np.linalg.norm(y, axis=axis)
+    r = (x*y).sum(axis)/np.where(norm > 0, norm, 1)
     return np.where(constant, 0., np.clip(r, -1, 1))[()]
 
 def crps(samples: np.ndarray, truth: np.ndarray) -> np.ndarray: # (S, …), (…) -> (…)
