@@ -15,7 +15,7 @@ from .data import Corpus
 from .fixtures import standin
 from .recordings import atanas, sun, tracks, tseng
 
-# %% ../nbs/lib/datasets.ipynb #6ce8fc4f
+# %% ../nbs/lib/datasets.ipynb #6f193d16
 @dataclass(frozen=True)
 class Source:
     "A data set: what it is, the function that reads it, and how to get its files."
@@ -26,7 +26,7 @@ class Source:
     files: tuple = () # of what `download` fetches: name, address, MD5 or None, bytes
     single: tuple = () # patterns of the paper's sessions with models of their own
 
-_STORE = 'sessions neurons seed alpha store workers' # options of every reader
+_STORE = 'sessions neurons seed alpha store' # options of every reader
 _ATANAS, _DAG = (f'https://zenodo.org/records/{record}/files' for record in (19388374, 19414639))
 _WORMS, _LABELS = 'processed_h5.tar.bz2', 'neuropal_label.json.bz2'
 SOURCES = {
@@ -54,22 +54,22 @@ SOURCES = {
         "https://github.com/zivlab/unbiased_information_estimation '{folder}'\ngit -C '{folder}' "
         "sparse-checkout set 'Real data/Full data set'\ngit -C '{folder}' checkout 35695a1")}
 
-# %% ../nbs/lib/datasets.ipynb #0285b570
-def find_dataset(name: str, root=None) -> Path: # in SOURCES; None: $CALM_NB_DATA/<name>
-    "Return the folder of a data set, None without files; FileNotFoundError says how to get it."
+# %% ../nbs/lib/datasets.ipynb #bd0f2dd6
+def find_dataset(name: str, root=None) -> Path: # None: $CALM_NB_DATA/<name>, else data/<name>
+    "Return the folder of a data set (None without files); FileNotFoundError says how to get it."
     source, base = SOURCES[choose('dataset', name, SOURCES)], os.environ.get('CALM_NB_DATA')
     if not source.get: return None
     folder = Path(root or f'{base or "data"}/{name}').expanduser()
-    if folder.is_dir() and (root or base): return folder
-    problem = f'{folder} is no folder' if root or base else 'no root=, and CALM_NB_DATA is not set'
+    if folder.is_dir(): return folder
+    hint = '' if root or base else ', and the variable CALM_NB_DATA is not set'
     raise FileNotFoundError(
-        f'{name}: {problem}\n{source.what}\n{source.get.format(folder=folder)}\n'
+        f'{name}: {folder} is no folder{hint}\n{source.what}\n{source.get.format(folder=folder)}\n'
         f'Then pass the folder as root=, or name it $CALM_NB_DATA/{name}. To try without it: '
         "root='standin' takes small synthetic files of the same format.")
 
 def load(
     name: str, # in SOURCES
-    root=None, # folder of its files; None: $CALM_NB_DATA/<name>; 'standin': synthetic ones
+    root=None, # as in find_dataset; 'standin': small synthetic files of the same format
     held_out=None, # animals: names, in a list or text, number or fraction; None: the reader's own
     scale: str='small', # 'tiny': 3 sessions, 'small': 12, of 64 neurons each; 'paper': all of both
     **options, # those of the source
@@ -77,7 +77,6 @@ def load(
     "Load a data set by name; raises ValueError for an unknown name or option, FileNotFoundError."
     source = SOURCES[choose('dataset', name, SOURCES)]
     for option in options: choose(f'option of {name}', option, source.options.split())
-    if isinstance(held_out, str): held_out = held_out.split()
     if held_out is not None: options['held_out'] = held_out
     if not source.get and root is None: return source.load(scale=scale, **options)
     if not source.get: raise ValueError(f'{name} has no files: leave out root={root!r}')
@@ -96,11 +95,11 @@ def single_sessions(corpus: Corpus, dataset: str, n: int=3) -> list: # names of 
     names = [name for pattern in patterns for name in corpus.names if fnmatch(name, pattern)]
     return [*names, *(name for name in corpus.held_in if name not in names)][:n]
 
-# %% ../nbs/lib/datasets.ipynb #0cf24db2
+# %% ../nbs/lib/datasets.ipynb #91d1ddf8
 def download(name: str, folder=None) -> Path: # the folder, to be passed to `load` as root
     "Fetch a release and unpack it; ValueError says how to get one that is too large, OSError."
-    source, base = SOURCES[choose('dataset', name, SOURCES)], os.environ.get('CALM_NB_DATA', 'data')
-    folder = Path(folder or f'{base}/{name}').expanduser()
+    source, base = SOURCES[choose('dataset', name, SOURCES)], os.environ.get('CALM_NB_DATA')
+    folder = Path(folder or f'{base or "data"}/{name}').expanduser()
     if not source.files:
         raise ValueError(f'{name} is not fetched by one call. {source.get.format(folder=folder)}')
     pooch = need('pooch', why='downloading')

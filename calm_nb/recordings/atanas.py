@@ -113,7 +113,7 @@ def rate_of(times, segments, source):
            'expected 0.5 to 5, from stamps in seconds')
     return rate
 
-# %% ../../nbs/lib/atanas.ipynb #9368ec5d
+# %% ../../nbs/lib/atanas.ipynb #335b91a8
 def _read_behaviour(file, frames, notes):
     "Return the behaviour that has values for the frames, float32, NaN where missing."
     behaviour = {}
@@ -162,20 +162,20 @@ def read(
     expect(len(trials), f'{path}: no stretch of {segments[:5].tolist()} holds {window} frames: '
            'choose a shorter window')
 
-    meta = {'traces': traces, 'behaviour_units': {name: BEHAVIOUR[name] for name in behaviour}}
-    if standin: meta['standin'] = True
-    else: meta['listed'] = WORMS[WORMS.uid == uid].to_dict('records')
+    listed = [] if standin else WORMS[WORMS.uid == uid].to_dict('records')
+    units = {name: BEHAVIOUR[name] for name in behaviour}
+    meta = {'traces': traces, 'behaviour_units': units, 'standin': standin, 'listed': listed}
     return Recording(
         x[:, good], rate_of(times, segments, path), uid, session or uid, trials, segments,
         behaviour, columns, units=TRACES[traces], pseudo_trials=True, source=path.name,
         meta=meta, notes=notes)
 
-# %% ../../nbs/lib/atanas.ipynb #a035a9b1
+# %% ../../nbs/lib/atanas.ipynb #5560d6ea
 def load(
     root, # folder of the <uid>-data.h5 files, searched with its subfolders
     select=None, # uids, in a list or text; 'paper': its 80; None: all but the controls with GFP
     traces: str='trace_array_original', window: int=80, # as in `read`
-    **options, # of `stored_corpus`: scale, sessions, neurons, held_out, seed, alpha, store, workers
+    **options, # of `stored_corpus`: scale, sessions, neurons, held_out, seed, alpha, store
 ) -> Corpus: # one session per recording
     "Load the worms of a folder; raises FileNotFoundError, RecordingError, ValueError."
     root, raws, skipped = Path(root).expanduser(), {}, {}

@@ -66,7 +66,7 @@ def find_laps(position, turn):
     laps['lap'] -= laps.groupby('direction').lap.transform('min') # from 0 in each direction
     return laps
 
-# %% ../../nbs/lib/tracks.ipynb #80bb064a
+# %% ../../nbs/lib/tracks.ipynb #c959cdfc
 def read(
     path, # <mouse>_spike_train.mat, in one folder with <mouse>_stimulus_trace.mat
     track: int=1, session: int=1, # from 1
@@ -109,8 +109,7 @@ def read(
 
     direction = np.ones(len(x), np.float32)
     direction[turn:] = -1
-    meta = {'behaviour_units': {'position': 'bin'}}
-    if standin: meta['standin'] = True
+    meta = {'behaviour_units': {'position': 'bin'}, 'standin': standin}
     return Recording(
         x, rate, mouse, f'{mouse}-track{track}-session{session}',
         trials[['start', 'stop']], segments,
@@ -120,13 +119,13 @@ def read(
         units=f'events convolved with a decay of {decay:g} s' if decay else 'events',
         source=path.name, notes=[note], meta=meta)
 
-# %% ../../nbs/lib/tracks.ipynb #02b4599a
+# %% ../../nbs/lib/tracks.ipynb #90b27217
 def load(
     root, # folder of the .mat files, searched with its subfolders
     mouse=None, # one or several, in a list or text; None: all
     held_out=None, # mice, their number or fraction; None: C5M1 and C14M4, else a quarter
     decay: float=.7, # as in `read`
-    **options, # of `stored_corpus`: scale, sessions, neurons, seed, alpha, store, workers
+    **options, # of `stored_corpus`: scale, sessions, neurons, seed, alpha, store
 ) -> Corpus: # one session per mouse, track and day
     "Load the sessions of a folder; raises FileNotFoundError, ValueError."
     root, raws, skipped = Path(root).expanduser(), {}, {}
