@@ -16,7 +16,7 @@ from scipy.signal import lfilter
 from .core import (RecordingError, cached, choose, config_key, expect, read_json,
                           resolve_scale, runs_root, write_json)
 
-# %% ../nbs/01_data.ipynb #e3e30b79
+# %% ../nbs/01_data.ipynb #a426b012
 def _check_intervals(spans, frames, name):
     "Return intervals [start, stop) as (n, 2) int64: in order, apart, inside the recording."
     spans = np.asarray(spans)
@@ -64,28 +64,27 @@ class Recording:
         name = f'{self.source} (subject {self.subject}, session {self.session}):'
         x = np.asarray(self.traces)
         numbers = x.ndim == 2 and x.size and x.dtype.kind in 'fiu'
-        expect(numbers, f'{name} traces are {x.dtype} of shape {x.shape}; expected numbers '
-               '(T frames, N neurons)')
+        expect(numbers, f'{name} traces of shape {x.shape}: expected numbers (frames, neurons)')
         self.traces = x.astype(np.float32, copy=False)
         self.rate = float(self.rate)
         finite = np.isfinite(self.traces).all(0)
-        bad = np.flatnonzero(~finite).tolist()
-        expect(not bad, f'{name} traces are NaN or infinite in {len(bad)} of {x.shape[1]} '
-               f'neurons, {bad[:8]}: leave these out, or mend the frames')
+        bad = np.flatnonzero(~finite)
+        expect(finite.all(), f'{name} traces are NaN or infinite in neurons {bad[:8]}: leave these '
+               'out, or mend the frames')
         expect(0 < self.rate < np.inf, f'{name} rate {self.rate}; expected frames per second')
 
         if self.segments is None: self.segments = [[0, len(x)]]
         self.segments = _check_intervals(self.segments, len(x), f'{name} segments')
         self.trials = _check_intervals(self.trials, len(x), f'{name} trials')
         outside = _segment_of(self.trials, self.segments) < 0
-        crossing = self.trials[outside].tolist()
-        expect(not crossing, f'{name} trials {crossing[:5]} cross the border of a segment: cut '
-               'them with windows_of(segments), or leave them out')
+        crossing = self.trials[outside]
+        expect(not len(crossing), f'{name} trials {crossing[:3].tolist()} cross the border of a '
+               'segment: cut them with windows_of(segments), or leave them out')
         self.behaviour = _check_columns(self.behaviour, len(x), f'{name} behaviour')
         self.neurons = _check_columns(self.neurons, x.shape[1], f'{name} neurons')
         self.trial_info = _check_columns(self.trial_info, len(self.trials), f'{name} trial_info')
 
-# %% ../nbs/01_data.ipynb #352cda91
+# %% ../nbs/01_data.ipynb #af9fddd8
 def windows_of(segments, length: int=80): # (m, 2) frames [start, stop) -> (n, 2)
     "Return windows side by side that never cross the border of a segment: pseudo-trials."
     if length < 1: raise ValueError(f'windows of {length} frames: expected at least 1')
@@ -97,9 +96,9 @@ def frame_times(stamps, frames: int, source: str, notes: list): # (n,) s; T; of 
     n = len(stamps)
     times = np.asarray(stamps[:frames], np.float64)
     steps = np.diff(times)
-    increase = n >= frames and ((steps > 0) & (steps < np.inf)).all()
-    expect(increase, f'{source}: {n} time stamps for {frames} frames; expected one per frame, '
-           'finite seconds that increase: export the file again')
+    increase = (steps > 0) & (steps < np.inf)
+    expect(n >= frames and increase.all(), f'{source}: {n} time stamps for {frames} frames; '
+           'expected one per frame, finite seconds that increase: export the file again')
     if n > frames:
         notes.append(f'{n} time stamps for {frames} frames: the first {frames} are used')
     return times, np.r_[False, steps > 1.5*np.median(steps)]
@@ -149,7 +148,7 @@ def hold_out(subjects, n=.25, seed: int=0) -> list: # animals; how many, or thei
         raise ValueError(f'cannot hold out {count} of {len(subjects)} animals')
     return sorted(np.random.default_rng(seed).permutation(subjects)[:count].tolist())
 
-# %% ../nbs/01_data.ipynb #ebbe8787
+# %% ../nbs/01_data.ipynb #b4836445
 @dataclass(eq=False, repr=False)
 class Session(Recording):
     "A recording that a model can read: smoothed, split, each neuron with its scale; `len`: trials."
@@ -159,12 +158,12 @@ class Session(Recording):
     alpha: float = .15       # of the smoothing
     seed: int = 0            # of the split
 
-    def __post_init__(self): pass # it was checked as a recording
-    def __len__(self): return len(self.trials)
     @property
     def name(self): return self.session
     @property
     def n_neurons(self): return self.traces.shape[1]
+    def __len__(self): return len(self.trials)
+    def __post_init__(self): pass # it was checked as a recording
 
     def __repr__(self):
         frames, neurons = self.traces.shape
@@ -209,14 +208,14 @@ class Session(Recording):
     @property
     def digest(self) -> str:
         "Sixteen hexadecimal digits of what a model may learn from: not the split, nor the scale."
-        about = dict(
-            shape=self.traces.shape,
-            trials=self.trials.tolist(),
-            segments=self.segments.tolist(),
-            rate=self.rate,
-            alpha=float(self.alpha),
-            units=self.units,
-            pseudo_trials=bool(self.pseudo_trials))
+        about = [
+            self.traces.shape,
+            self.trials.tolist(),
+            self.segments.tolist(),
+            self.rate,
+            float(self.alpha),
+            self.units,
+            bool(self.pseudo_trials)]
         content = sha256(json.dumps(about).encode())
         content.update(np.ascontiguousarray(self.traces, np.float32))
         return content.hexdigest()[:16]
@@ -289,7 +288,7 @@ class Corpus:
             'held-out': self.held_out}
         return map(self.__getitem__, names[choose('sessions', which, names)])
 
-# %% ../nbs/01_data.ipynb #162f1fc9
+# %% ../nbs/01_data.ipynb #eff23773
 _TABLES = ('behaviour', 'neurons', 'trial_info')
 _VERSION = 3 # of what `save_session` writes
 
@@ -320,7 +319,6 @@ def open_session(folder, seed: int=0) -> Session: # of the split
         values[table] = {name: arrays.pop(f'{table} {i}') for i, name in enumerate(names)}
     return resplit(Session(**arrays, **values), seed)
 
-# %% ../nbs/01_data.ipynb #1da3b781
 @dataclass(frozen=True)
 class Raw:
     "A recording that waits to be read."
