@@ -3,292 +3,178 @@
 # %% auto #0
 __all__ = ['STANDINS', 'standin']
 
-# %% ../nbs/lib/fixtures.ipynb #bf270dd0
+# %% ../nbs/lib/fixtures.ipynb #c70ae981
 import pickle
-from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import h5py, numpy as np, pandas as pd
 from filelock import FileLock
-from scipy.io import savemat
-from scipy.stats import zscore
+from scipy.io import loadmat, savemat
 
 from .core import (atomic_folder, choose, config_key, need, read_json, resolve_scale,
                           runs_root, write_json)
 from .tasks import simulate_task, task_config
 
-# %% ../nbs/lib/fixtures.ipynb #33851a0f
-def write_hdf5(path, datasets):
-    "Write arrays and text by name, marked as synthetic; 'group@name' is an attribute of a group."
-    path.parent.mkdir(parents=True, exist_ok=True)
+# %% ../nbs/lib/fixtures.ipynb #88c2dbf7
+def write_atanas(folder, task):
+    "Write an HDF5 file for a worm; returns the name of the session."
+    uid, frames = task.config.subject, task.config.frames
+    with h5py.File(folder/f'{uid}-data.h5', 'w') as file:
+        file.attrs['calm_nb_standin'] = True
+        file['gcamp/trace_array_original'] = task.traces
+        file['gcamp/idx_splits'] = [[1], [frames]] # one stretch
+        file['timing/timestamp_confocal'] = np.arange(frames)/task.config.rate
+        for name, x in task.behaviour.items():
+            file[f'behavior/{name}'] = x
+    return uid
+
+def write_tables(file, task, stamps):
+    "Write the tables of trials and of their epochs in stem and arm; stamps: (T,) s."
+    info, n = task.trial_info, len(task.trials)
+    columns = {
+        'trials/id': np.arange(n),
+        'trials/start_time': stamps[task.trials[:, 0]],
+        'trials/stop_time': stamps[task.trials[:, 1] - 1],
+        'trials/is_cueB': info['cue'] == 'black',
+        'trials/is_choL': info['choice'] == 'left',
+        'trials/is_ruleA': info['rule'] == 'A',
+        'trials/is_correct': info['correct'],
+        'trials/is_switch': info['switch'],
+        'trials/is_vis': np.zeros(n),
+        'epochs/id': np.arange(2*n),
+        'epochs/trial_id': np.tile(np.arange(n), 2),
+        'epochs/epoch_type': ['maze_stem']*n + ['maze_arm']*n,
+        'epochs/start_time': stamps[np.r_[info['stem_start'], info['arm_start']]],
+        'epochs/stop_time': stamps[np.r_[info['stem_stop'], info['arm_stop']] - 1]}
+    for name, x in columns.items():
+        file[f'intervals/{name}'] = x
+
+def write_tseng(folder, task):
+    "Write an NWB file for a session in the maze; returns its name."
+    mouse, x = task.config.subject, task.behaviour
+    date = np.datetime64('2017-08-18') + task.config.session
+    title = f'mouse-{mouse}-session-date-{date}-area-V1-L23-multi-plane-imaging'
+    path = folder/f'sub-{mouse}'/f'sub-{mouse}_ses-{title}_behavior+ophys.nwb'
+    path.parent.mkdir(exist_ok=True)
+    frames = np.arange(5*len(task.traces)) # four planes in turn and the way back
+    stamps = frames/(5*task.config.rate) # s
+    series = {
+        'trial_number': np.searchsorted(np.unique(task.trials), frames[::5]//5, 'right') - 1,
+        'time_from_choice_point': x['time_from_choice'],
+        'position/frame_aligned_forward_and_lateral_position': [x['forward'], x['lateral']],
+        'velocity/frame_aligned_pitch_roll_yaw_velocity': [x['pitch'], x['roll'], x['yaw']]}
     with h5py.File(path, 'w') as file:
         file.attrs['calm_nb_standin'] = True
-        for name, values in datasets.items():
-            group, _, attribute = name.partition('@')
-            if attribute: file.require_group(group).attrs[attribute] = values
-            else: file[name] = values
+        file['general/subject/subject_id'] = mouse
+        swac = file.create_group('general/harvey_lab_swac_metadata_session')
+        swac.create_group('Registration').attrs['fov_center_area'] = 'V1'
+        swac.create_group('Imaging').attrs['cortical_layer'] = '2/3'
+        write_tables(file, task, stamps[2::5])
+        file['processing/behavior/plane_idx_for_imaging_frames/data'] = frames % 5
+        for name, values in series.items():
+            group = file.create_group(f'processing/behavior/frame_aligned_{name}')
+            group['data'] = np.repeat(np.transpose(values), 5, axis=0)
+            group['timestamps'] = stamps
+        for k, traces in enumerate(np.array_split(task.traces, 4, axis=1)):
+            file[f'processing/ophys/df_over_f_plane_{k}/dF_over_F_plane_{k}/data'] = traces
+            rois = file.create_group(f'processing/ophys/ImageSegmentation/PlaneSegmentation_{k}')
+            rois['area'] = ['V1']*len(traces.T)
+            for name in ('ml', 'ap', 'depth'):
+                rois[name] = np.zeros(len(traces.T)) # mm
+    return f'{mouse}-{date}-V1-L23'
 
-def write_atanas(folder, configs):
-    "Write an HDF5 file per worm; returns the names of the sessions."
-    for config in configs:
-        task = simulate_task(config)
-        x = task.traces.astype(float)
-        frames = config.frames
-        reversal = task.behaviour['reversal_vec'].astype(int)
-        edges = np.flatnonzero(np.diff(reversal, prepend=0, append=0))
-        datasets = {f'behavior/{name}': values for name, values in task.behaviour.items()}
-        datasets |= {
-            'behavior/reversal_vec': reversal,
-            'behavior/reversal_events': edges.reshape(-1, 2).T + [[1], [0]], # from 1, stop included
-            'gcamp/trace_array_original': x,
-            'gcamp/trace_array': zscore(x, ddof=1),
-            'gcamp/traces_array_F_F20': x/x.mean(0), # as in the files at hand
-            'gcamp/idx_splits': [[1], [frames]],
-            'timing/timestamp_confocal': 6e5 + np.arange(frames)/config.rate}
-        write_hdf5(folder/f'{config.subject}-data.h5', datasets)
-    return [config.subject for config in configs]
-
-# %% ../nbs/lib/fixtures.ipynb #fcbd5123
-def nwb_tables(task, stamps):
-    "Return the columns of the tables of trials and epochs."
-    info, n = task.trial_info, len(task.trials)
-    start, stop = 5*task.trials.T # frames, five per volume
-    fork, end = 5*info['arm_start'], 5*info['arm_stop']
-    trials = dict(id=np.arange(n),
-                  start_time=stamps[start], stop_time=stamps[stop - 1],
-                  is_cueB=info['cue'] == 'black',
-                  is_choL=info['choice'] == 'left',
-                  is_ruleA=info['rule'] == 'A',
-                  is_correct=info['correct'],
-                  is_switch=info['switch'],
-                  is_vis=np.zeros(n, bool))
-    epochs = dict(id=np.arange(2*n), trial_id=np.tile(np.arange(n), 2),
-                  epoch_type=['maze_stem']*n + ['maze_arm']*n,
-                  start_time=stamps[np.r_[start, fork]],
-                  stop_time=stamps[np.r_[fork, end] - 1])
-    datasets = {f'intervals/trials/{name}': x for name, x in trials.items()}
-    for name, x in epochs.items():
-        datasets[f'intervals/epochs/{name}'] = x
-    return datasets
-
-def nwb_behaviour(task):
-    "Return the series of behaviour, a value per frame."
-    b = task.behaviour
-    number = np.full(len(task.traces), np.nan)
-    for i, (start, stop) in enumerate(task.trials):
-        number[start:stop] = i
-    series = {
-        'trial_number': number,
-        'time_from_choice_point': b['time_from_choice'],
-        'position/frame_aligned_forward_and_lateral_position': [b['forward'], b['lateral']],
-        'velocity/frame_aligned_pitch_roll_yaw_velocity': [b['pitch'], b['roll'], b['yaw']]}
-    datasets = {}
-    for name, x in series.items():
-        x = np.repeat(np.transpose(x), 5, axis=0) # of volumes -> of frames
-        datasets[f'behavior/frame_aligned_{name}'] = x
-    if task.config.planes > 1:
-        plane = np.tile(np.arange(5), len(number)) # the fifth is the way back
-        datasets['behavior/plane_idx_for_imaging_frames'] = plane
-    return datasets
-
-def write_nwb(path, task, behaviour=True):
-    "Write a session in the maze as an NWB file, or its imaging alone."
-    config = task.config
-    stamps = 12.5 + (np.arange(5*len(task.traces)) + .5)/(5*config.rate) # s
-    datasets, series = nwb_tables(task, stamps), nwb_behaviour(task)
-    series = {name: (x, stamps) for name, x in series.items()}
-    if not behaviour: series = {}
-
-    rng = np.random.default_rng(config.seed)
-    plane = task.recording().neurons['plane']
-    for k in range(config.planes):
-        x = task.traces[:, plane == k].astype(float)
-        rise = np.diff(x, axis=0, prepend=x[:1]).clip(0)
-        traces, times = np.stack([x, rise]), stamps[k::5]
-        if config.planes == 1: # in every frame, and by a clock of 2,000 Hz
-            traces, times = np.repeat(traces, 5, axis=1), 2000*stamps
-        series[f'ophys/df_over_f_plane_{k}/dF_over_F_plane_{k}'] = traces[0], times
-        series[f'ophys/deconvolved_activity_plane_{k}'] = traces[1], times
-
-        n = x.shape[1]
-        rois = f'processing/ophys/ImageSegmentation/PlaneSegmentation_{k}/'
-        datasets[rois + 'id'] = np.arange(n)
-        datasets[rois + 'area'] = [config.region.replace('visA', 'A')]*n
-        for name in ('ml', 'ap', 'depth'):
-            datasets[rois + name] = rng.random(n) # mm
-
-    for name, (x, times) in series.items():
-        datasets[f'processing/{name}/data'] = x
-        datasets[f'processing/{name}/timestamps'] = times
-    swac = 'general/harvey_lab_swac_metadata_session/'
-    write_hdf5(path, datasets | {
-        'identifier': path.stem, 'general/subject/subject_id': config.subject,
-        swac + 'Imaging@cortical_layer': config.layer,
-        swac + 'Registration@fov_center_area': config.region})
-
-def write_tseng(folder, configs):
-    "Write an NWB file per session, and one without behaviour; returns the names of the sessions."
-    names = []
-    for day, config in enumerate([replace(configs[0], neurons=4, trials=3), *configs]):
-        mouse = config.subject
-        date = np.datetime64('2017-08-18') + day
-        area = config.region + '-L' + config.layer.replace('/', '')
-        imaging = 'single-plane' if config.planes == 1 else 'multi-plane'
-        title = f'sub-{mouse}_ses-mouse-{mouse}-session-date-{date}-area-{area}-{imaging}-imaging'
-        path = folder/f'sub-{mouse}/{title}_behavior+ophys.nwb'
-        write_nwb(path, simulate_task(config), behaviour=day > 0)
-        names.append(f'{mouse}-{date}-{area}')
-    return names[1:]
-
-# %% ../nbs/lib/fixtures.ipynb #7c3539d5
-class GimblData: "What the laboratory's package vr2p keeps of a session."
-
+# %% ../nbs/lib/fixtures.ipynb #3bd87777
 def virtual_reality(task):
-    "Return the GimblData of a session on the track."
-    info = task.trial_info
-    T, n = len(task.traces), len(task.trials)
-    trial, interim = np.full((2, T), None)
-    for i, (start, stop) in enumerate(task.trials):
-        trial[start:stop] = i
-        interim[start:stop] = None
-        interim[stop:] = i # until the next one
+    "Return the tables of a session on the track, in an object."
+    info, frames = task.trial_info, np.arange(len(task.traces))
+    number = np.searchsorted(task.trials[:, 0], frames, 'right') - 1
+    between = np.isnan(task.position)
+    actor = pd.Index(['Mouse'], dtype=object)
+    index = pd.MultiIndex.from_product([frames, actor], names=['frame', 'name'])
+    frame = pd.DataFrame({
+        'time': pd.to_timedelta(frames/task.config.rate, 's'),
+        'position': task.position,
+        'trial_number': number,
+        'interim_number': np.where(between, number, np.nan)}, index)
+    trial = pd.DataFrame({
+        'trial_number': np.arange(len(task.trials)),
+        'set': 'Set A',
+        'status': np.where(info['correct'], 'CORRECT', 'INCORRECT'),
+        'reward_id': np.where(info['reward'] == 'near', 1, 2),
+        'is_guided': False}, dtype=object)
+    for table in (frame, trial): # pandas 1.4 had no type of text
+        table.columns = table.columns.astype(object)
+    return SimpleNamespace(path=SimpleNamespace(frame=frame), trial=trial)
 
-    actor = pd.Index(['Mouse']*T, dtype=object)
-    index = pd.MultiIndex.from_arrays([np.arange(T), actor], names=['frame', 'name'])
-    nanoseconds = np.round(1e9/task.config.rate*np.arange(T))
-    frame = pd.DataFrame(dict(
-        time=nanoseconds.astype('timedelta64[ns]'),
-        position=task.position,
-        trial_number=trial, interim_number=interim), index)
-    table = pd.DataFrame(dict(
-        trial_number=np.arange(n), set=info['cue'], status=info['status'],
-        reward_id=np.where(info['reward'] == 'near', 1, 2),
-        is_guided=info['is_guided'].astype(str)))
-    table = table.astype(object) # pandas 1.4 has no type of text
-    for data in (frame, table):
-        data.columns = data.columns.astype(object)
-
-    session = GimblData()
-    session.path = GimblData()
-    session.path.frame = frame
-    session.trial = table
-    return session
-
-def write_object(folder, value, codec):
-    "Write a GimblData as zarr 2 did and zarr 3 does not: a pickle in an array without axes."
-    content = pickle.dumps(np.array(value, object), protocol=3) # names classes in plain text
-    content = content.replace(f'{GimblData.__module__}\n'.encode(), b'vr2p.gimbl.data\n')
-    write_json(dict(zarr_format=2, shape=[], chunks=[], dtype='|O', order='C', fill_value=0,
-                    compressor=codec.get_config(), filters=[dict(id='pickle', protocol=3)]),
-               folder/'.zarray')
-    (folder/'0').write_bytes(codec.encode(content))
-
-def write_sun(folder, configs):
-    "Write a Zarr folder per animal; the first has one session more, all NaN: not registered."
+def write_sun(folder, task):
+    "Write a session to the Zarr folder of its animal; returns its name."
     zarr = need('zarr', why='writing Zarr files')
     codec = need('numcodecs', why='writing Zarr files').Blosc('lz4')
-    unregistered = replace(configs[0], session=configs[-1].session + 1, trials=4)
+    animal, k = f'Tyche-{task.config.subject}-SetA', task.config.session
+    days = [f'2020_01_{day + 1:02}-1' for day in range(k + 1)]
+    group = zarr.open_group(folder/f'{animal}.zarr', mode='a', zarr_format=2)
+    group.attrs['calm_nb_standin'] = True
+    group.create_array(f'multi/Fdemix/{k}', data=task.traces.T, compressors=codec)
+    group.create_array('data_paths', data=np.array(days), overwrite=True, compressors=codec)
+    # a pickle in an array without axes, as zarr 2 wrote it; zarr 3 writes none
+    content = pickle.dumps(np.array(virtual_reality(task), object), protocol=3)
+    content = content.replace(b'types\nSimpleNamespace', b'vr2p.gimbl.data\nGimblData')
+    path = folder/f'{animal}.zarr/gimbl/vr/{k}/0'
+    path.parent.mkdir(parents=True)
+    path.write_bytes(codec.encode(content))
+    return f'{animal}-{days[k]}'
 
-    names, dates = [], {}
-    for config in [*configs, unregistered]:
-        animal, k = f'Tyche-{config.subject}-SetA', config.session
-        date = str(np.datetime64('2020-01-01') + k).replace('-', '_') + '-1'
-        names.append(f'{animal}-{date}')
-        dates.setdefault(animal, []).append(date)
+def write_hippocampus(folder, task):
+    "Write a session to the two files of its mouse; returns its name."
+    mouse, info = task.config.subject, task.trial_info
+    session, track = divmod(task.config.session, 2)
+    bins = task.position//10 # of 10 cm
+    for name, x in {'spike_train': task.spikes, 'stimulus_trace': bins[:, None]}.items():
+        path = folder/f'{mouse}_{name}.mat'
+        cells = np.full((2, 4, 2), '', object) # track, session, direction; empty
+        if path.exists(): cells = loadmat(path)[name]
+        for direction, (reward, step) in enumerate({'near': 1, 'far': -1}.items()):
+            laps = task.trials[info['reward'] == reward]
+            rows = [frame for lap in laps for frame in range(*lap)[::step]]
+            cells[track, session, direction] = x[rows]
+        savemat(path, {name: cells, 'calm_nb_standin': True}, do_compression=True)
+    return f'{mouse}-track{track + 1}-session{session + 1}'
 
-        task = simulate_task(config)
-        x = task.traces.T # (cells, frames)
-        rise = np.diff(x, prepend=x[:, :1]).clip(0)
-        root = folder/f'{animal}.zarr'
-        group = zarr.open_group(root, mode='a', zarr_format=2)
-        group.attrs['calm_nb_standin'] = True
-        for name, signal in dict(Fdemix=x, spks=rise).items():
-            group.create_array(f'single/{name}/{k}', data=signal[::-1], compressors=codec)
-            if config is unregistered: signal = np.full_like(signal, np.nan)
-            group.create_array(f'multi/{name}/{k}', data=signal, compressors=codec)
-        group.create_array('data_paths', data=np.array(dates[animal]), overwrite=True,
-                           compressors=codec)
-        write_object(root/f'gimbl/vr/{k}', virtual_reality(task), codec)
-    return names[:-1]
-
-# %% ../nbs/lib/fixtures.ipynb #dec97962
-def write_hippocampus(folder, configs):
-    "Write two files per mouse, its sessions on two tracks in turn; returns their names."
-    names, mice = [], {}
-    for config in configs:
-        cells = np.empty((2, 2, 4, 2), object) # file, track, session, direction
-        for i in np.ndindex(cells.shape):
-            cells[i] = np.zeros((0, 0))
-        events, positions = mice.setdefault(config.subject, cells)
-        track, session = config.session % 2, config.session//2
-        names.append(f'{config.subject}-track{track + 1}-session{session + 1}')
-
-        task = simulate_task(config)
-        for direction, reward in enumerate(('near', 'far')):
-            laps = task.trials[task.trial_info['reward'] == reward]
-            rows = [np.arange(*lap)[::1 - 2*direction] for lap in laps] # 'far' runs back
-            rows = np.concatenate(rows)
-            bins = 3 + 20*task.position[rows]/230 # 3 to 22
-            cell = track, session, direction
-            events[cell] = task.spikes[rows].astype(float)
-            positions[cell] = bins.astype('u1')[:, None]
-
-    for mouse, files in mice.items():
-        for name, cells in zip(('spike_train', 'stimulus_trace'), files):
-            content = {name: cells, 'calm_nb_standin': 'synthetic, written by calm_nb'}
-            savemat(folder/f'{mouse}_{name}.mat', content, do_compression=True)
-    return names
-
-# %% ../nbs/lib/fixtures.ipynb #ebf63c8c
-def plan(name, scale, seed, subjects=3, sessions=4, **changes):
-    "Return the TaskConfig of every session, dealt to the animals in turn; a worm has one."
-    kind, animals, _ = STANDINS[choose('stand-in', name, STANDINS)]
-    if name == 'atanas': subjects = sessions
-    most = 8*subjects if name == 'hippocampus' else np.inf # four on each of two tracks
-    if not 1 <= subjects <= min(sessions, len(animals)) or sessions > most:
-        raise ValueError(f'{name}: {sessions} sessions of {subjects} animals; expected 1 to '
-                         f'{len(animals)} animals with 1 to {most} sessions in all')
-
-    configs = []
-    for k in range(sessions):
-        own = dict(seed=seed, subject=animals[k % subjects], session=k//subjects)
-        if name == 'tseng': # other fields of view
-            own['region'] = ('visA', 'V1', 'RSC', 'AM', 'PM', 'MM')[k % 6]
-            own['layer'] = ('2/3', '5')[k//2 % 2]
-        config = task_config(kind, scale, **changes | own)
-        if name == 'tseng' and k == 1: # a single plane has fewer neurons
-            config = replace(config, planes=1, neurons=max(1, config.neurons//4))
-        configs.append(config)
-    return configs
-
-# %% ../nbs/lib/fixtures.ipynb #acf2721a
-STANDINS = dict( # kind of task, names of the animals, writer
-    atanas=('worm', [f'2022-06-{day:02}-01' for day in range(1, 31)], write_atanas),
-    tseng=('maze', '9 3 6 10 4 5 7 8'.split(), write_tseng),
-    sun=('track', [f'A{k}' for k in range(1, 40)], write_sun),
-    hippocampus=('track', 'C6M3 C5M1 C24M4 C14M4 C6M4 C15M2 C24M3'.split(), write_hippocampus))
+# %% ../nbs/lib/fixtures.ipynb #fd75f153
+STANDINS = { # kind of task, names of the animals, writer
+    'atanas': ('worm', [f'2022-06-{day:02}-01' for day in range(1, 31)], write_atanas),
+    'tseng': ('maze', '9 3 6 10 4 5 7 8'.split(), write_tseng),
+    'sun': ('track', 'A1 A2 A3 A4 A5 A6 A7 A8'.split(), write_sun),
+    'hippocampus': ('track', 'C6M3 C5M1 C24M4 C14M4 C6M4 C15M2 C24M3'.split(), write_hippocampus)}
 
 def standin(
     name: str, # one of STANDINS
     folder=None, # to write to; None: one in the folder of runs
     scale: str='small', # 'auto' or one of SCALES
     seed: int=0,
-    **sizes, # subjects=3, sessions=4 (in all), and fields of TaskConfig: neurons, trials, frames, …
+    subjects: int=3, sessions: int=4, # animals, sessions of all; a worm has one
+    **sizes, # fields of TaskConfig: neurons, trials, frames, …
 ) -> Path: # the folder, to be passed to a reader as `root`
     "Write synthetic recordings in a release's own format, unless they are there already."
-    scale = resolve_scale(scale)
-    configs = plan(name, scale, seed, **sizes)
-    key = config_key([name, configs], version=3)
-    if folder is None: folder = runs_root()/'standins'/name/f'{scale}-s{seed}-{key}'
-    folder = Path(folder).expanduser()
+    kind, animals, write = STANDINS[choose('stand-in', name, STANDINS)]
+    if name == 'atanas': subjects = sessions
+    if not 1 <= subjects <= sessions <= 8*subjects or subjects > len(animals):
+        raise ValueError(f'{name}: {sessions} sessions of {subjects} animals; expected up to '
+                         f'{len(animals)} animals with 1 to 8 sessions each')
+    scale = resolve_scale(scale) # sessions are dealt to the animals in turn
+    configs = [task_config(kind, scale, seed=seed, subject=animals[k % subjects],
+                           session=k//subjects, **sizes) for k in range(sessions)]
+    key = config_key([name, configs], version=4)
+    folder = Path(folder or runs_root()/'standins'/name/f'{scale}-s{seed}-{key}').expanduser()
     mark = folder/'standin.txt'
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_name(f'.{folder.name}.lock')):
         if mark.is_file() and read_json(mark).get('key') == key: return folder
-        if folder.is_file() or folder.is_dir() and any(folder.iterdir()):
+        if folder.exists() and any(folder.iterdir()):
             raise FileExistsError(f'{folder}: is not the stand-in asked for; choose another folder')
         with atomic_folder(folder) as draft:
-            sessions = STANDINS[name][-1](draft, configs)
-            write_json(dict(what='synthetic recordings, written by calm_nb', dataset=name, key=key,
-                            sessions=dict(zip(sessions, configs))), draft/'standin.txt')
+            names = {write(draft, simulate_task(config)): config for config in configs}
+            write_json({'what': 'synthetic recordings, written by calm_nb', 'key': key,
+                        'sessions': names}, draft/'standin.txt')
     return folder

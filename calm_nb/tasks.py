@@ -15,7 +15,7 @@ from .data import Recording, windows_of
 from .simulation import (SimulationConfig, calcium_of, check_constants, draw_spikes,
                                 hidden_states, weights)
 
-# %% ../nbs/02b_tasks.ipynb #842d2d9c
+# %% ../nbs/02b_tasks.ipynb #28ac35c0
 @dataclass(frozen=True)
 class TaskConfig:
     "Constants of a session with a planted task; raises ValueError for impossible ones."
@@ -27,42 +27,34 @@ class TaskConfig:
     session: int = 0             # of the animal, from 0
     seed: int = 0                # with subject and session it fixes everything
     rule_trials: tuple = (100, 150) # that a rule of the maze lasts, at least and at most
-    region: str = 'V1'           # of the field of view
-    layer: str = '2/3'           # or '5'
-    planes: int = 4              # imaged together
     cue_share: float = 0.25      # of the neurons carry the cue, or the announced reward
     choice_share: float = 0.25   # carry the choice
     field_share: float = 0.25    # have a place field
     velocity_share: float = 0.2  # carry each of the velocities
     gain: float = 0.6            # mean size of a gain, in units of the drive
-    field_gain: float = 1.5      # mean height of a place field, in units of the drive
     latent_gain: float = 0.8     # sd of the drive that the neurons share
-    obs_sd: float = 0.05         # sd of the observation noise, dF/F
-
     rate = property(lambda self: _RATES[self.kind]) # Hz
 
     def __post_init__(self):
         choose('kind of task', self.kind, _RATES)
-        check_constants(self, 'neurons trials planes', least=1, whole=True)
+        check_constants(self, 'neurons trials', least=1, whole=True)
         check_constants(self, 'frames', least=80, whole=True)
-        check_constants(self, 'session seed', whole=True)
-        check_constants(self, 'gain field_gain latent_gain obs_sd')
         for name in ('cue_share', 'choice_share', 'field_share', 'velocity_share'):
             share = getattr(self, name)
             if not 0 <= share <= 1:
                 raise ValueError(f'constant {name} is {share!r}: expected 0 to 1')
 
-_RATES = dict(maze=6., track=10., worm=1.66) # Hz
+_RATES = {'maze': 6., 'track': 10., 'worm': 1.66} # Hz
 
-# %% ../nbs/02b_tasks.ipynb #db1f25f7
-_SIZES = dict( # what differs from TaskConfig
-    maze=dict(tiny=dict(neurons=24, trials=30, rule_trials=(8, 12)),
-              small=dict(rule_trials=(25, 40)),
-              paper=dict(neurons=957, trials=220)),
-    track=dict(tiny=dict(neurons=24, trials=20), small=dict(trials=80),
-               paper=dict(neurons=4107, trials=150)),
-    worm=dict(tiny=dict(neurons=24, frames=480), small=dict(neurons=64),
-              paper=dict(neurons=135)))
+_SIZES = { # what differs from TaskConfig
+    'maze': {'tiny': {'neurons': 24, 'trials': 30, 'rule_trials': (8, 12)},
+             'small': {'rule_trials': (25, 40)},
+             'paper': {'neurons': 957, 'trials': 220}},
+    'track': {'tiny': {'neurons': 24, 'trials': 20},
+              'small': {'trials': 80},
+              'paper': {'neurons': 4107, 'trials': 150}},
+    'worm': {'tiny': {'neurons': 24, 'frames': 480},
+             'small': {'neurons': 64}, 'paper': {'neurons': 135}}}
 
 def task_config(
     kind: str='maze', # or 'track', 'worm'
@@ -75,19 +67,18 @@ def task_config(
     sizes = _SIZES[choose('kind of task', kind, _RATES)][resolve_scale(scale)]
     return TaskConfig(kind, **sizes | changes)
 
-# %% ../nbs/02b_tasks.ipynb #34afafa2
-_UNITS = dict(
-    maze=dict(pitch='m/s', roll='m/s', yaw='rad/s',
-              forward='m', lateral='m', time_from_choice='s'),
-    track=dict(position='cm', speed='cm/s'),
-    worm=dict(velocity='mm/s', head_angle='rad', angular_velocity='rad/s', pumping='pumps/s',
-              worm_curvature='a.u.', reversal_vec='0 or 1', body_angle='rad'))
+# %% ../nbs/02b_tasks.ipynb #cdfc54f8
+_UNITS = {
+    'maze': {'pitch': 'm/s', 'roll': 'm/s', 'yaw': 'rad/s',
+             'forward': 'm', 'lateral': 'm', 'time_from_choice': 's'},
+    'track': {'position': 'cm', 'speed': 'cm/s'},
+    'worm': {'velocity': 'mm/s', 'head_angle': 'rad', 'reversal_vec': '0 or 1'}}
 
 @dataclass
 class Task:
     "A session of T frames with a planted task, with what a microscope hides."
     config: TaskConfig
-    behaviour: dict           # name -> (T,), body_angle -> (T, 30)
+    behaviour: dict           # name -> (T,)
     trials: np.ndarray        # (n, 2) frames [start, stop)
     trial_info: dict          # name -> (n,)
     position: np.ndarray      # (T,) cm, NaN where there is none
@@ -99,26 +90,17 @@ class Task:
 
     def recording(self) -> Recording: # named '<kind>-<subject>-<session>'
         "Return what a reader would; columns `planted_…` of its neurons hold the planted truth."
-        c, n = self.config, self.config.neurons
-        neurons = {}
-        if c.kind != 'worm':
-            neurons = dict(region=np.full(n, c.region),
-                           layer=np.full(n, c.layer),
-                           plane=np.sort(np.arange(n) % c.planes))
-        for name in (*self.variables, 'field_cm'):
-            neurons[f'planted_{name}'] = self.truth[name]
-
+        c = self.config
         return Recording(
-            self.traces, c.rate, c.subject, f'{c.kind}-{c.subject}-{c.session}',
-            self.trials,
+            self.traces, c.rate, c.subject, f'{c.kind}-{c.subject}-{c.session}', self.trials,
             behaviour={name: x.astype('float32') for name, x in self.behaviour.items()},
-            neurons=neurons,
+            neurons={f'planted_{name}': x for name, x in self.truth.items()},
             trial_info=self.trial_info,
             pseudo_trials=c.kind == 'worm',
             source='simulated (a task)',
-            meta=dict(task=asdict(c), behaviour_units=_UNITS[c.kind], standin=True))
+            meta={'task': asdict(c), 'behaviour_units': _UNITS[c.kind], 'standin': True})
 
-# %% ../nbs/02b_tasks.ipynb #96a9b76a
+# %% ../nbs/02b_tasks.ipynb #d1a6ea0e
 BEHAVIOUR, TUNING, LATENT, NEURONS = range(4) # parts of a session, each drawn alone
 
 def task_stream(config, part, block=()):
@@ -136,13 +118,12 @@ def smooth_noise(width, rng, frames, neurons=()):
     smooth = gaussian_filter1d(white, width, axis=0, radius=margin)
     return smooth[margin:-margin]*scale
 
-def run_along(length, speed, slow_at, rate, rng):
-    "Draw the positions of a run from 0 to below `length`; half as fast around `slow_at`."
+def run_along(length, speed, rate, rng):
+    "Draw the positions of a run from 0 to below `length`."
     grid = np.linspace(0, length, 400)
     vigour = np.clip(.15*rng.standard_normal(), -.3, .3) # of this run
     wobble = smooth_noise(30, rng, 400)
     pace = speed*np.exp(vigour)*(1 + .2*wobble).clip(.4, 1.6)
-    pace *= 1 - .5*np.exp(-.5*((grid - slow_at)/12)**2)
 
     # the time at each position is the integral of one over the pace
     between = .5*(pace[1:] + pace[:-1])
@@ -156,154 +137,116 @@ def velocity_of(position, rate, rest=0):
     seconds = np.arange(rest + 1)*(1/rate)
     return np.r_[steps, steps[-1]*np.exp(-seconds)]
 
-# %% ../nbs/02b_tasks.ipynb #9abff57c
+POSITIVE = ('black', 'left', 'near') # the others are negative
+
 def maze_choices(config, rng):
     "Draw cue, choice and rule of each trial; 80 % of the choices are correct."
     n = config.trials
     fewest, most = config.rule_trials
     ends = rng.integers(fewest, most + 1, n).cumsum() # of the blocks
     block = np.searchsorted(ends, np.arange(n), 'right')
-    first = rng.integers(2)
-    rule = np.where((block + first) % 2, 'B', 'A')
+    rule = np.where((block + rng.integers(2)) % 2, 'B', 'A')
 
     black = rng.random(n) < .5
     correct = rng.random(n) < .8
     left = (black == (rule == 'A')) == correct
     switch = np.diff(block, prepend=block[0]) > 0
-    return dict(cue=np.where(black, 'black', 'white'),
-                choice=np.where(left, 'left', 'right'),
-                correct=correct, rule=rule, switch=switch)
+    return {'cue': np.where(black, 'black', 'white'),
+            'choice': np.where(left, 'left', 'right'),
+            'correct': correct, 'rule': rule, 'switch': switch}
 
-def maze_trial(info, rate, rng):
+def maze_trial(choice, rate, rng):
     "Draw the behaviour of a trial: a stem of 2 m, an arm of 2.5 m, 5.5 s without a position."
-    forward = run_along(4.5, .5, np.inf, rate, rng) # 0.5 m/s
+    forward = run_along(4.5, .5, rate, rng) # 0.5 m/s
     inside = len(forward)
     rest = round(5.5*rng.uniform(.6, 1.4)*rate)
     frames = inside + rest
     pitch = velocity_of(forward, rate, rest)
-    forward = np.pad(forward, (0, rest), 'edge')
 
-    turn = -.6*SIGNS[info['choice']] # rad, positive to the right
+    forward = np.pad(forward, (0, rest), 'edge')
     in_arm = (forward - 2).clip(0) # m
+    turn = .6 if choice == 'right' else -.6 # rad
     bend = turn*(1 - np.exp(-in_arm/.3))
     heading = bend + .05*smooth_noise(.7*rate, rng, frames)
     yaw = velocity_of(heading, rate)
-    sway = smooth_noise(.7*rate, rng, frames)
-    roll = .3*pitch + .3*yaw + .05*sway
+    roll = .3*pitch + .3*yaw + .05*smooth_noise(.7*rate, rng, frames)
 
-    steps = np.tan(heading[:-1])*np.diff(forward)
+    slope = np.tan(heading[:-1])
+    steps = slope*np.diff(forward)
     lateral = np.r_[0, steps.cumsum()]
     forward[inside:] = lateral[inside:] = np.nan
     seconds = (np.arange(frames) - inside)*(1/rate) # from the choice
     return np.stack([pitch, roll, yaw, forward, lateral, seconds])
 
-# %% ../nbs/02b_tasks.ipynb #328d3555
-REWARDS = dict(near=130, far=180, none=np.inf) # cm
-
+# %% ../nbs/02b_tasks.ipynb #47cde30f
 def track_choices(config, rng):
-    "Draw reward, choice and status; 80 % of the choices are correct, and all guided ones."
-    n = config.trials
-    near = rng.random(n) < .5
-    guided = rng.random(n) < .1
-    right = (rng.random(n) < .8) | guided
-    silent = (rng.random(n) < .03) & ~guided
-    status = np.select([silent, right], ['NO_RESPONSE', 'CORRECT'], 'INCORRECT')
-    status[-1] = 'INCOMPLETE' # the session ends
-    choice = np.select([silent, near == right], ['none', 'near'], 'far')
-    return dict(cue=np.full(n, 'Set A'),
-                reward=np.where(near, 'near', 'far'), choice=choice,
-                status=status, correct=status == 'CORRECT', is_guided=guided)
+    "Draw reward and choice of each trial; 80 % of the choices are correct."
+    near = rng.random(config.trials) < .5
+    correct = rng.random(config.trials) < .8
+    return {'reward': np.where(near, 'near', 'far'),
+            'choice': np.where(near == correct, 'near', 'far'),
+            'correct': correct}
 
-def track_trial(info, rate, rng):
+def track_trial(choice, rate, rng):
     "Draw the behaviour of a trial: a run of 230 cm, and 2 s of teleport without a position."
-    slow_at = REWARDS[info['choice']]
-    position = run_along(230., 26., slow_at, rate, rng) # 26 cm/s
-    if info['status'] == 'INCOMPLETE':
-        position = position[:len(position)//2]
+    position = run_along(230., 26., rate, rng) # 26 cm/s
     rest = round(2*rate)
     speed = velocity_of(position, rate, rest)
-    nowhere = np.full(rest, np.nan)
-    return np.stack([np.r_[position, nowhere], speed])
+    position = np.pad(position, (0, rest), constant_values=np.nan)
+    return np.stack([position, speed])
 
-# %% ../nbs/02b_tasks.ipynb #7da12ad5
 VELOCITIES = ('pitch', 'roll', 'yaw', 'speed')
-SIGNS = dict(black=1, white=-1, left=1, right=-1, near=1, far=-1, none=0)
-ZONES = dict( # cm, where a variable shows
-    maze=dict(cue=(0, 200), choice=(200, 450)),
-    track=dict(reward=(20, 70), choice=(70, 120)))
+COURSES = { # functions that draw; what is announced before the fork, at so many cm
+    'maze': (maze_choices, maze_trial, 'cue', 200),
+    'track': (track_choices, track_trial, 'reward', 100)}
 
 def run_course(config, rng):
     "Draw a session in the maze or on the track, with two seconds of rest before and after."
-    kind, rate = config.kind, config.rate
-    draw_choices, draw_trial = dict(maze=(maze_choices, maze_trial),
-                                    track=(track_choices, track_trial))[kind]
+    rate = config.rate
+    draw_choices, draw_trial, cue, fork = COURSES[config.kind]
     info = draw_choices(config, rng)
-    pieces = []
-    for values in zip(*info.values()):
-        pieces.append(draw_trial(dict(zip(info, values)), rate, rng))
+    pieces = [draw_trial(choice, rate, rng) for choice in info['choice']]
 
     # join the trials
     rest = round(2*rate)
-    still = [[0. if name in VELOCITIES else np.nan] for name in _UNITS[kind]]
-    pause = np.repeat(still, rest, axis=1)
-    rows = np.concatenate([pause, *pieces, pause], axis=1)
-    behaviour = dict(zip(_UNITS[kind], rows))
+    behaviour = {}
+    for name, x in zip(_UNITS[config.kind], np.hstack(pieces)):
+        still = 0 if name in VELOCITIES else np.nan
+        behaviour[name] = np.pad(x, rest, constant_values=still)
     lengths = [piece.shape[1] for piece in pieces]
-    stops = rest + np.cumsum(lengths)
-    trials = np.stack([stops - lengths, stops], axis=1)
-    trial = np.repeat(range(len(pieces)), lengths)
-    trial = np.pad(trial, rest, constant_values=-1) # (T,)
+    trial = np.pad(np.repeat(range(len(pieces)), lengths), rest) # (T,)
+    start = rest + np.cumsum(lengths) - lengths
 
-    if kind == 'maze':
-        position = 100*behaviour['forward']
-        start = trials[:, 0]
-        fork = start + np.bincount(trial[position < 200])
-        end = fork + np.bincount(trial[position >= 200])
-        info |= dict(stem_start=start, stem_stop=fork, arm_start=fork, arm_stop=end)
-    else:
-        position = behaviour['position']
-        trials = trials - [0, rest] # a teleport is in no trial
+    position = behaviour['position'] if cue == 'reward' else 100*behaviour['forward']
+    before, after = position < fork, position >= fork
+    middle = start + np.bincount(trial[before])
+    end = middle + np.bincount(trial[after])
+    trials = np.stack([start, end], axis=1)
+    if config.kind == 'maze': # where the pause belongs to the trial
+        trials[:, 1] = start + lengths
+        info |= {'stem_start': start, 'stem_stop': middle, 'arm_start': middle, 'arm_stop': end}
 
     variables = {}
-    for name, (start, stop) in ZONES[kind].items():
-        signs = np.array([SIGNS[word] for word in info[name]])
-        inside = (position >= start) & (position < stop)
+    for name, inside in ((cue, before), ('choice', after)):
+        signs = np.where(np.isin(info[name], POSITIVE), 1, -1)
         variables[name] = inside*signs[trial]
-    for name in VELOCITIES:
-        if name in behaviour:
-            variables[name] = zscore(behaviour[name])
+    variables |= {name: zscore(x) for name, x in behaviour.items() if name in VELOCITIES}
     return Task(config, behaviour, trials, info, position, variables)
 
-# %% ../nbs/02b_tasks.ipynb #4e2eedc5
+# %% ../nbs/02b_tasks.ipynb #2aaea743
 def worm_course(config, rng):
-    "Draw a worm that crawls, reverses for a few seconds, and crawls on."
+    "Draw a worm that crawls, and reverses every half a minute for some seconds."
     rate, frames = config.rate, config.frames
-    speed = .05 # mm/s
-    def smooth(seconds): return smooth_noise(seconds*rate, rng, frames)
-
-    spells = rng.exponential([25*rate, 4*rate], (frames, 2)) + 2 # forward, reversed
-    changes = np.searchsorted(spells.cumsum(), np.arange(frames), 'right')
-    reversal = changes % 2.
-    crawl = speed*(1 - 2*reversal)
-    velocity = gaussian_filter1d(crawl, .6*rate) + .1*speed*smooth(1)
-    head = .3*smooth(1)
-    drift = smooth(8)
-
-    phase = velocity.cumsum()/(speed*rate)*2 # of a bend that travels along the body
-    along = np.linspace(0, 3*np.pi, 30)
-    body = .4*np.sin(phase[:, None] - along)
-    body += .05*smooth(2)[:, None]
-    turning = .5*drift*abs(velocity)/speed + .05*smooth(1)
-    pumping = (3 + smooth(5) - 1.5*reversal).clip(0)
-
-    rows = velocity, head, turning, pumping, body.std(1), reversal, body
-    behaviour = dict(zip(_UNITS['worm'], rows))
-    variables = dict(velocity=zscore(velocity), head_angle=zscore(head),
-                     pumping=zscore(pumping))
+    drive = smooth_noise(2*rate, rng, frames)
+    velocity = .05*np.tanh(3 - 3*drive) # mm/s, negative where the drive is above 1
+    head_angle = .3*smooth_noise(rate, rng, frames) # rad
+    behaviour = {'velocity': velocity, 'head_angle': head_angle, 'reversal_vec': velocity < 0}
+    variables = {'velocity': zscore(velocity), 'head_angle': zscore(head_angle)}
+    trials = windows_of([[0, frames]])
     nowhere = np.full(frames, np.nan)
-    return Task(config, behaviour, windows_of(frames), {}, nowhere, variables)
+    return Task(config, behaviour, trials, {}, nowhere, variables)
 
-# %% ../nbs/02b_tasks.ipynb #21c02586
+# %% ../nbs/02b_tasks.ipynb #668a7d3b
 def plant(task, rng):
     "Draw what each neuron carries: gains for variables; height and centre of a place field."
     config, n = task.config, task.config.neurons
@@ -311,13 +254,12 @@ def plant(task, rng):
     def sizes(neurons): return rng.uniform(.7, 1.3, len(neurons))
 
     truth = {}
-    shares = dict(cue=config.cue_share, reward=config.cue_share, choice=config.choice_share)
+    shares = {'cue': config.cue_share, 'reward': config.cue_share, 'choice': config.choice_share}
     for name in task.variables:
         chosen = carriers(shares.get(name, config.velocity_share))
-        gains = config.gain*sizes(chosen)
-        gains[1::2] *= -1 # half of them
         truth[name] = np.zeros(n)
-        truth[name][chosen] = gains
+        truth[name][chosen] = config.gain*sizes(chosen)
+        truth[name][chosen[1::2]] *= -1 # half of them
 
     truth['field_cm'] = np.full(n, np.nan)
     truth['field'] = np.zeros(n)
@@ -325,49 +267,43 @@ def plant(task, rng):
         chosen = carriers(config.field_share)
         first, last = np.nanmin(task.position), np.nanmax(task.position)
         truth['field_cm'][chosen] = rng.uniform(first, last, len(chosen))
-        truth['field'][chosen] = config.field_gain*sizes(chosen)
+        truth['field'][chosen] = 1.5*sizes(chosen) # of the drive
     return truth
 
-def draw_neurons(task, truth, network, rng):
-    "Draw spikes and dF/F (T, n) of the n neurons that carry `truth`."
+def draw_neurons(task, network, first):
+    "Draw spikes and dF/F (T, n) of the 128 neurons from `first` on, or as many as remain."
+    config = task.config
+    rng = task_stream(config, NEURONS, [first])
+    truth = {name: x[first:first + 128] for name, x in task.truth.items()}
     n = len(truth['field'])
     base = rng.normal(-.6, .3, n)
-    tuned = 0
-    for name, x in task.variables.items():
-        tuned = tuned + np.outer(x, truth[name])
+    tuned = sum(np.outer(x, truth[name]) for name, x in task.variables.items())
     distance = task.position[:, None] - truth['field_cm']
     fields = np.exp(-.5*(distance/20)**2) # 20 cm wide
     fields = np.nan_to_num(fields)*truth['field']
-    coupling_sd = task.config.latent_gain/np.sqrt(8)
-    coupling = rng.normal(0, coupling_sd, (8, n))
-    own = .3*smooth_noise(.7*task.config.rate, rng, len(distance), [n])
+    coupling = rng.normal(0, config.latent_gain/np.sqrt(8), (8, n))
+    own = .3*smooth_noise(.7*config.rate, rng, len(distance), [n])
     drive = base + tuned + fields + task.latent @ coupling + own
 
     spikes = draw_spikes(drive, network, rng)
     brightness = .3*np.exp(.3*rng.standard_normal(n)) # dF/F per unit of calcium
-    noise = task.config.obs_sd*rng.standard_normal(drive.shape)
+    noise = .05*rng.standard_normal(drive.shape) # dF/F
     traces = brightness*calcium_of(spikes, network) + noise
     return spikes, traces.astype('float32')
 
-# %% ../nbs/02b_tasks.ipynb #baa0685e
+# %% ../nbs/02b_tasks.ipynb #f6d12844
 def simulate_task(config: TaskConfig=TaskConfig()) -> Task:
     "Draw a session: behaviour, planted gains, a shared network, Poisson spikes, dF/F."
     draw_course = worm_course if config.kind == 'worm' else run_course
     task = draw_course(config, task_stream(config, BEHAVIOUR))
     task.truth = plant(task, task_stream(config, TUNING))
-
     seed = int(task_stream(config, LATENT).integers(2**31))
-    network = SimulationConfig(
-        neurons=8, trials=1, steps=len(task.position) + 100, dt=1/config.rate,
-        noise_sd=.5, tau_decay=1., seed=seed)
+    network = SimulationConfig(neurons=8, trials=1, steps=len(task.position) + 100,
+                               dt=1/config.rate, noise_sd=.5, tau_decay=1., seed=seed)
     states = hidden_states(weights(network), network)
     task.latent = zscore(np.tanh(states[0, 100:]))
 
-    blocks = []
-    for start in range(0, config.neurons, 128): # for the memory
-        block = slice(start, start + 128)
-        truth = {name: x[block] for name, x in task.truth.items()}
-        rng = task_stream(config, NEURONS, [start])
-        blocks.append(draw_neurons(task, truth, network, rng))
-    task.spikes, task.traces = (np.concatenate(x, axis=1) for x in zip(*blocks))
+    firsts = range(0, config.neurons, 128) # in blocks, for the memory
+    blocks = [draw_neurons(task, network, first) for first in firsts]
+    task.spikes, task.traces = map(np.hstack, zip(*blocks))
     return task
