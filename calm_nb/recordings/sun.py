@@ -3,14 +3,14 @@
 # %% auto #0
 __all__ = ['download_steps', 'read', 'load']
 
-# %% ../../nbs/lib/sun.ipynb #eb0a0763
+# %% ../../nbs/lib/sun.ipynb #291779fa
 import io, math, pickle, re, struct
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 import numpy as np, pandas as pd
 from pandas.compat.pickle_compat import Unpickler
-from ..core import RecordingError, choose, expect, need
+from ..core import choose, expect, need
 from ..data import Corpus, Raw, Recording, frame_times, stored_corpus
 from .tseng import reading
 
@@ -71,7 +71,7 @@ def session_name(folder, number): # Tyche-A7-SetA-2020_01_31-1, after day and nu
         day = days[:][number]
     return folder.name.removesuffix('.zarr') + '-' + re.sub(r'[^-.+A-Za-z0-9_]+', '-', day)
 
-# %% ../../nbs/lib/sun.ipynb #7d533ee6
+# %% ../../nbs/lib/sun.ipynb #910dcdc5
 MODULE = re.compile(r'builtins|datetime|numpy(\._?core\.\w+)?|'
                     r'pandas(\.arrays|\.(core|_libs)(\.\w+){1,2})?')
 ALLOWED = set('''slice date datetime timedelta dtype ndarray scalar _reconstruct _frombuffer
@@ -119,15 +119,15 @@ def read_tables(path):
             pd.Categorical.from_codes(column.cat.codes, dtype=column.dtype)
     return frame.reset_index(), trial
 
-def read_track(frame, path):
+def read_track(frame):
     "Position (cm), trial and interim number, time (s) of each frame, NaN where there is none."
     actors = set(frame['name'])
-    expect(len(actors) == 1 and (frame['frame'] == frame.index).all(), f'{path}: path.frame of '
+    expect(len(actors) == 1 and (frame['frame'] == frame.index).all(), f'path.frame of '
            f'{actors} does not hold each frame of one actor, in order; take another session')
     track = frame[['position', 'trial_number', 'interim_number']].apply(pd.to_numeric)
     return track.astype(float).assign(time=frame['time'].dt.total_seconds())
 
-def read_trials(track, table, frames, path, notes):
+def read_trials(track, table, frames, notes):
     "Trials (n, 2), of `frames` frames at most, and what happened in them: name -> (n,)."
     number = track['trial_number'].where(track['interim_number'].isna())
     trials = {} # row -> start, stop
@@ -136,7 +136,7 @@ def read_trials(track, table, frames, path, notes):
         if len(at) and np.ptp(at) + 1 == len(at) and not track['pause'][at[1:]].any():
             trials[row] = at[0], min(at[-1] + 1, at[0] + frames)
     said = f'{len(trials)} of {len(table)} trials have frames without a gap'
-    expect(trials, f'{path}: {said}; take another session')
+    expect(trials, f'{said}; take another session')
     if len(trials) < len(table):
         notes.append(f'{said}: the others are left out')
 
@@ -147,11 +147,11 @@ def read_trials(track, table, frames, path, notes):
                            'reward': table['reward_id'].map({1: 'near', 2: 'far'}),
                            'is_guided': guided.map({'True': True, 'False': False}),
                            'trial_number': table['trial_number'].astype(int)})
-    expect(labels.notna().all(axis=None), f'{path}: another reward_id than 1 and 2, or is_guided '
+    expect(labels.notna().all(axis=None), 'another reward_id than 1 and 2, or is_guided '
            'than True and False: is it another task?')
     return sorted(trials.values()), dict(labels)
 
-# %% ../../nbs/lib/sun.ipynb #176a35d0
+# %% ../../nbs/lib/sun.ipynb #ae4b2171
 def read(
     folder, number: int=0, # of an animal, which holds gimbl and multi; of the session
     registration: str='multi', # 'multi': cells followed over days; 'single': the session's own
@@ -167,11 +167,11 @@ def read(
     traces, roi = read_signal(place, notes)
     with reading(path):
         frame, table = read_tables(path)
-        track = read_track(frame, path)
+        track = read_track(frame)
         times, track['pause'] = frame_times(track['time'], len(track), str(path), notes)
         hertz = 1/np.diff(times)[~track['pause'][1:]].mean()
-        expect(rate is None or .95*rate < hertz < 1.05*rate, f'{path}: {hertz:.2f} Hz; expected '
-               f'{rate}, or pass rate=None')
+        expect(rate is None or .95*rate < hertz < 1.05*rate, f'{hertz:.2f} Hz; expected {rate}, '
+               'or pass rate=None')
         speed = track['position'].diff().abs()*hertz
         track['speed'] = speed.mask(track['interim_number'].notna() | (speed > 150))
 
@@ -181,7 +181,7 @@ def read(
         expect(fits, f'{place}: {len(traces)} frames of imaging, {len(track)} of virtual reality '
                f'with {gaps} gaps; expected as many: take another session')
         track = track[:T]
-        trials, labels = read_trials(track, table, frames or T, path, notes)
+        trials, labels = read_trials(track, table, frames or T, notes)
 
     borders = [0, *np.flatnonzero(track['pause']), T]
     meta = {'field': 'CA1', 'registration': registration, 'signal': signal,

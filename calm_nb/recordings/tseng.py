@@ -50,7 +50,7 @@ def download_steps(
                      f"sub-{m}/*-area-{r}-{l}-{i}-imaging*'")
     return '\n'.join(lines)
 
-# %% ../../nbs/lib/tseng.ipynb #68d73ce3
+# %% ../../nbs/lib/tseng.ipynb #6fdfd562
 FIELDS = { # dataset of a plane, unit
     'dff': ('processing/ophys/df_over_f_plane_{0}/dF_over_F_plane_{0}/data', 'dF/F'),
     'deconvolved': ('processing/ophys/deconvolved_activity_plane_{0}/data', 'deconvolved (a.u.)')}
@@ -67,23 +67,23 @@ UNITS = {'forward': 'm', 'lateral': 'm', 'time_from_choice': 's'}
 
 @contextmanager
 def reading(path):
-    "Pass an error of a library on in its own words, with the name of the file."
+    "Make whatever a damaged file brings about a RecordingError that names the file."
     try: yield
-    except RecordingError: raise
-    except Exception as error: # whatever a damaged file brings about
-        raise RecordingError(f'{path}: {error!r}; download it again') from error
+    except Exception as error:
+        message = str(error) if isinstance(error, RecordingError) else repr(error)
+        raise RecordingError(message if str(path) in message else f'{path}: {message}') from error
 
 def read_mouse(file):
     "The mouse's name; refuses a file without trials."
     number = read_field(file, NUMBER, missing=None)
-    expect(number is not None, f'{file.filename}: no {NUMBER}, like retinotopy files: leave it out')
+    expect(number is not None, f'no {NUMBER}, like retinotopy files: leave it out')
     return str(read_field(file, 'general/subject/subject_id'))
 
 def is_multi_plane(file, frames):
     "Whether planes were imaged in turn, which the file then says for each frame."
     index = read_field(file, PLANE_INDEX, rows=frames, missing=None)
-    expect(index is None or (index == np.arange(frames) % STEP).all(), f'{file.filename}: '
-           f'{PLANE_INDEX} is not 0 to 4 over and over: download it again')
+    fits = index is None or (index == np.arange(frames) % STEP).all()
+    expect(fits, f'{PLANE_INDEX} is not 0 to 4 over and over')
     return index is not None
 
 def volume_mean(x, used):
@@ -108,8 +108,8 @@ def read_traces(file, field, T, multi, notes):
         x = read_field(file, FIELDS[field][0].format(plane), ndim=2, missing=None)
         if x is None: continue
         if not multi: x = volume_mean(x, slice(None)) # one plane, at 30 Hz
-        expect(len(x) - T in (0, 1), f'{file.filename}: {len(x)} volumes of plane {plane}, {T} of '
-               'behaviour; expected as many: download it again')
+        expect(len(x) - T in (0, 1), f'{len(x)} volumes of plane {plane}, not '
+               f'{T}: download it again')
         traces.append(x[:T].astype(np.float32, casting='same_kind'))
 
         rois = f'processing/ophys/ImageSegmentation/PlaneSegmentation_{plane}/'
@@ -119,15 +119,15 @@ def read_traces(file, field, T, multi, notes):
         for name in ('ml', 'ap', 'depth'):
             table[name] = read_field(file, rois + name, 1, len(table))
         tables.append(table)
-    expect(traces, f'{file.filename}: no traces {field!r}; choose another field of FIELDS')
+    expect(traces, f'no traces {field!r}; choose another field of FIELDS')
     traces, neurons = np.concatenate(traces, 1), pd.concat(tables)
     good = np.isfinite(traces).all(0)
-    expect(good.any(), f'{file.filename}: NaN or infinite values of {field!r} in every neuron; '
+    expect(good.any(), f'NaN or infinite values of {field!r} in every neuron; '
            'choose another field of FIELDS')
     if not good.all(): notes.append(f'{sum(~good)} neurons with NaN or infinite values left out')
     return traces[:, good], neurons[good]
 
-# %% ../../nbs/lib/tseng.ipynb #cbad36fd
+# %% ../../nbs/lib/tseng.ipynb #a06b40e6
 LABELS = {'is_cueB': ('cue', 'black', 'white'), 'is_choL': ('choice', 'left', 'right'),
           'is_ruleA': ('rule', 'A', 'B'), 'is_correct': ('correct', True, False),
           'is_switch': ('switch', True, False), 'is_vis': ('is_vis', True, False)}
@@ -140,8 +140,8 @@ def read_table(file, group, names):
 def read_trials(file, number, times, pause, least, most, notes):
     "Trials (n, 2) in volumes, of `least` to `most` volumes, and their labels: name -> (n,)."
     table = read_table(file, 'intervals/trials/', ['start_time', 'stop_time', *LABELS])
-    expect(table[[*LABELS]].isin([0, 1]).all(axis=None), f'{file.filename}: one of {[*LABELS]} '
-           'in intervals/trials is neither 0 nor 1: download it again')
+    expect(table[[*LABELS]].isin([0, 1]).all(axis=None), 'a label in '
+           'intervals/trials is neither 0 nor 1: download it again')
 
     trials = {} # row -> start, stop
     for row in range(len(table)):
@@ -153,7 +153,7 @@ def read_trials(file, number, times, pause, least, most, notes):
             trials[row] = volumes[0], volumes[-1] + 1
     said = (f'{len(trials)} of {len(table)} trials have min_frames to max_frames volumes, without '
             'a gap, at the time of their row')
-    expect(trials, f'{file.filename}: {said}; change min_frames or max_frames')
+    expect(trials, f'{said}; change min_frames or max_frames')
     if len(trials) < len(table):
         notes.append(f'{said}: the others are left out')
     labels = {'number': np.array([*trials])}
@@ -175,7 +175,7 @@ def read_maze(file, trials, number, times):
         labels[f'{part}_stop'] = np.where(start < stop, stop, -1)
     return labels
 
-# %% ../../nbs/lib/tseng.ipynb #d7c55e49
+# %% ../../nbs/lib/tseng.ipynb #47fb1b60
 def read(
     path, # an NWB file of the release
     field: str='dff', # of FIELDS; the paper does not say which it took
@@ -196,7 +196,7 @@ def read(
         stamps = read_field(file, POSITION + '/timestamps', rows=frames)
         times, pause = frame_times(stamps[middle], T, str(path), notes)
         rate = 1/np.diff(times)[~pause[1:]].mean()
-        expect(5.4 < rate < 6.6, f'{path}: {rate:.4g} volumes per second, not 6: download it again')
+        expect(5.4 < rate < 6.6, f'{rate:.4g} volumes per second, not 6: download it again')
         trials, labels = read_trials(file, number[middle], times, pause, min_frames,
                                      max_frames or T, notes)
         labels |= read_maze(file, trials, labels['number'], times)
