@@ -3,67 +3,61 @@
 # %% auto #0
 __all__ = ['oracle', 'observer']
 
-# %% ../nbs/02a_ceilings.ipynb #0fea04db
+# %% ../nbs/02a_ceilings.ipynb #c1776d01
 import math
-from dataclasses import replace
 
 import numpy as np
-from .data import Session
-from .simulation import calcium_of, draw_spikes, euler_step, expected_spikes, fade
-from .simulation import random_stream, roll_out, simulation_of
+from .data import Session, ema
+from .simulation import calcium_of, draw_spikes, euler_step, expected_spikes
+from .simulation import one_spike, random_stream, roll_out, simulation_of
 
-# %% ../nbs/02a_ceilings.ipynb #737d86f4
-def draw_futures(session, network, trials, context, samples, seed, start):
+# %% ../nbs/02a_ceilings.ipynb #f8fd66ee
+def draw_futures(session, W, trials, context, seed, start):
     """Draw futures (samples, n, steps - context, N), z-scored. `start(trial, rng)` returns hidden
     states (samples, N) in the last context frame, and the counts (samples, context, N) so far."""
-    config, alpha = network.config, session.alpha
-    frames = config.steps - context
-    if min(samples, context, frames) < 1:
-        raise ValueError(f'samples={samples}, context={context}: expected at least 1 future per '
-                         f'trial, after 1 to {config.steps - 1} frames')
-    W = network.W.astype('float32')
+    config = simulation_of(session).config
+    if not 0 < context < config.steps:
+        raise ValueError(f'context={context}: expected above 0, below {config.steps}')
 
     futures = []
-    for trial in np.arange(config.trials)[np.atleast_1d(trials)]:
+    for trial in trials:
         rng = random_stream(seed, 'future', trial)
         r, past = start(trial, rng)
-        later = roll_out(r.astype('float32'), W, frames, config, rng)
-        spikes = np.concatenate([past, draw_spikes(later, config, rng)], axis=1)
+        later = roll_out(r, W, config.steps - context, config, rng)
+        new = draw_spikes(later, config, rng)
+        spikes = np.concatenate([past, new], axis=1)
         calcium = calcium_of(spikes, config)
 
         # the moving average goes on from the last trace of the context
-        x = session.traces[session.trials[trial, 0] + context - 1]
-        future = []
-        for t in range(context, config.steps):
-            x = (1 - alpha)*x + alpha*calcium[:, t]
-            future.append(session.zscore(x))
-        futures.append(future)
+        now = session.trials[trial, 0] + context - 1
+        calcium[:, context-1] = session.traces[now]
+        from_now = calcium[:, context-1:].swapaxes(0, 1)
+        future = ema(from_now, session.alpha)[1:]
+        futures.append(session.zscore(future))
     return np.array(futures).transpose(2, 0, 1, 3) # n, frames, samples, N -> samples, n, frames, N
 
-# %% ../nbs/02a_ceilings.ipynb #e909b354
+# %% ../nbs/02a_ceilings.ipynb #4a22d36c
 def oracle(
     session: Session, # a simulated session
-    trials: np.ndarray, # (n,) trial indices
-    context: int=40, # frames before the forecast
-    samples: int=64, # futures per trial
-    seed: int=0, # of the futures
-    W: np.ndarray=None, # (N, N) weights to go by; None: those of the network
-) -> np.ndarray: # (samples, n, steps - context, N) float32, z-scored
-    """Draw futures from the true hidden states and the true spikes of the context.
-
-    Raises ValueError for a session that is not simulated, other lengths and shapes of W."""
+    trials, # (n,) trial indices
+    context=40, # frames before the forecast
+    samples=64, # futures per trial
+    seed=0, # of the futures
+    W=None, # (N, N) weights to go by; None: those of the network
+): # (samples, n, steps - context, N) float32, z-scored
+    """Draw futures from the true hidden states and the true spikes of the context; raises
+    ValueError for a session that is not simulated and for a context that leaves no future."""
     network = simulation_of(session)
     if W is None: W = network.W
-    if W.shape != network.W.shape:
-        raise ValueError(f'W is {W.shape}: expected {network.W.shape}, as in {session.name}')
 
     def start(trial, rng):
-        r, spikes = network.r[trial, context-1], network.spikes[trial, :context]
+        r = network.r[trial, context-1].astype('float32')
+        spikes = network.spikes[trial, :context]
         return np.tile(r, (samples, 1)), np.tile(spikes, (samples, 1, 1))
 
-    return draw_futures(session, replace(network, W=W), trials, context, samples, seed, start)
+    return draw_futures(session, W.astype('float32'), trials, context, seed, start)
 
-# %% ../nbs/02a_ceilings.ipynb #447be020
+# %% ../nbs/02a_ceilings.ipynb #ca9f61a1
 def path_of(z, W, config):
     "Return the hidden states (frames, chains, N) that standard normal numbers z give."
     path = [config.r0_sd*z[0]]
@@ -75,10 +69,9 @@ def half_square(x):
     "Return half the sum of squares of each chain: x (frames, chains, N) -> (chains,)."
     return (x**2).sum((0, 2))/2
 
-def energy_of(z, spikes, W, config, weight):
-    """Return -log p(z | spikes) + constant (chains,), and its derivative by z (frames, chains, N).
-
-    spikes: counts (n, 1, N) of the first n frames; weight: theirs, 1 for the posterior."""
+def energy_of(z, spikes, W, config):
+    """Return -log p(z | spikes) + constant (chains,), and its slope in z (frames, chains, N);
+    `spikes` (n, 1, N) are the counts of the first n frames."""
     r = path_of(z, W, config)[:len(spikes)]
     mean = expected_spikes(r, config)
     log_mean = -np.logaddexp(0, -2*r) # + constant
@@ -93,11 +86,12 @@ def energy_of(z, spikes, W, config, weight):
         through_network = k*(1 - tanh[t]**2)*(a @ W)
         a = own[t] + (1-k)*a + through_network
         scale = k*config.noise_sd if t > 0 else config.r0_sd
-        slope[t] -= weight*a*scale
-    return half_square(z) - weight*fit, slope
+        slope[t] -= a*scale
+    return half_square(z) - fit, slope
 
-# %% ../nbs/02a_ceilings.ipynb #56a9cccd
-CHAINS, WARM_UP = 16, 30 # moves before the first draw is kept
+# %% ../nbs/02a_ceilings.ipynb #d8ef7ea4
+CHAINS = 16
+WARM_UP = 30 # moves before the first draw is kept
 
 def hamiltonian_move(z, energy, step, rng):
     "Return z after ten leapfrog steps where they are accepted, and the mean chance of acceptance."
@@ -105,55 +99,52 @@ def hamiltonian_move(z, energy, step, rng):
     momentum = rng.standard_normal(z.shape, 'float32')
     height, slope = energy(moved)
     before = height + half_square(momentum)
+    half = step/2
     for _ in range(10):
-        momentum -= step/2*slope
+        momentum -= half*slope
         moved += step*momentum
         height, slope = energy(moved)
-        momentum -= step/2*slope
+        momentum -= half*slope
 
     after = height + half_square(momentum)
     chance = np.exp(np.minimum(0, before - after))
     accepted = rng.random(len(chance)) < chance
-    return np.where(accepted[:, None], moved, z), float(chance.mean())
+    return np.where(accepted[:, None], moved, z), chance.mean()
 
 def posterior_states(spikes, context, W, config, samples, rng):
     "Draw hidden states (samples, N) of frame `context`, given counts (n, N) of the first n frames."
-    W = W.astype('float32')
     spikes = spikes[:, None].astype('float32')
     z = rng.standard_normal((context, CHAINS, len(W)), 'float32')
     step, states = 0.1, []
+    energy = lambda z: energy_of(z, spikes, W, config)
     for i in range(WARM_UP + math.ceil(samples/CHAINS)):
-        # the counts gain weight over 20 moves, so that no chain settles in a wrong course
-        weight = min(1, (i+1)/20)
-        energy = lambda x: energy_of(x, spikes, W, config, weight)
         z, chance = hamiltonian_move(z, energy, step*rng.uniform(0.8, 1.2), rng)
         if i < WARM_UP: step *= math.exp(0.3*(chance - 0.8)) # towards 80 % accepted
         else: states.append(path_of(z, W, config)[-1])
     return np.concatenate(states)[:samples]
 
-# %% ../nbs/02a_ceilings.ipynb #4bfe58c1
+# %% ../nbs/02a_ceilings.ipynb #a4bf69e6
 def observer(
     session: Session, # a simulated session
-    trials: np.ndarray, # (n,) trial indices
-    context: int=40, # frames seen
-    samples: int=64, # futures per trial
-    seed: int=0, # of the futures
-) -> np.ndarray: # (samples, n, steps - context, N) float32, z-scored
-    """Draw futures from hidden states inferred from the spikes that the context's traces show.
-
-    Raises as `oracle` does, and a ValueError where observation noise hides single spikes."""
+    trials, # (n,) trial indices
+    context=40, # frames seen
+    samples=64, # futures per trial
+    seed=0, # of the futures
+): # (samples, n, steps - context, N) float32, z-scored
+    """Draw futures from hidden states inferred from the spikes that the context's traces show;
+    raises as `oracle` does, and a ValueError where observation noise hides single spikes."""
     network = simulation_of(session)
     config = network.config
-    one_spike = fade(config.tau_decay, config) - fade(config.tau_rise, config)
-    if config.obs_sd > one_spike/16:
-        raise ValueError(f'obs_sd={config.obs_sd} hides single spikes, expected {one_spike/16:.2g} '
-                         'or less')
+    limit = one_spike(config)/16
+    if config.obs_sd > limit:
+        raise ValueError(f'obs_sd={config.obs_sd} hides single spikes: expected <= {limit:.2g}')
+    W = network.W.astype('float32')
 
     def start(trial, rng):
         shown = network.spikes[trial, :context-1] # a spike shows in the frame after
-        r = posterior_states(shown, context, network.W, config, samples, rng)
+        r = posterior_states(shown, context, W, config, samples, rng)
         past = np.tile(shown, (samples, 1, 1))
         last = draw_spikes(r, config, rng)[:, None]
         return r, np.concatenate([past, last], axis=1)
 
-    return draw_futures(session, network, trials, context, samples, seed, start)
+    return draw_futures(session, W, trials, context, seed, start)

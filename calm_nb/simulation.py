@@ -116,10 +116,14 @@ def draw_spikes(r, config, rng):
     "Draw spike counts per frame (uint16) at hidden states `r`."
     return rng.poisson(expected_spikes(r, config)).astype('uint16')
 
-# %% ../nbs/02_simulation.ipynb #f9cc209a
+# %% ../nbs/02_simulation.ipynb #60299e82
 def fade(tau, config):
     "Return what one frame leaves of an exponential of time constant `tau` (s)."
     return np.exp(-config.dt/tau)
+
+def one_spike(config):
+    "Return the calcium that a spike leaves in the frame after its own."
+    return fade(config.tau_decay, config) - fade(config.tau_rise, config)
 
 def calcium_of(spikes, config):
     "Return the calcium (..., frames, N) that spike counts leave; a trial starts without any."
