@@ -3,25 +3,24 @@
 # %% auto #0
 __all__ = ['read', 'load']
 
-# %% ../../nbs/lib/tracks.ipynb #725c8765
+# %% ../../nbs/lib/tracks.ipynb #f395c3ca
 import zlib
 from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np, pandas as pd
-from scipy.io import loadmat, whosmat
+from scipy.io import loadmat
 from scipy.signal import lfilter
 
 from ..core import RecordingError, choose, expect
-from ..data import Corpus, Raw, Recording, stored_corpus
+from ..data import Raw, Recording, stored_corpus
 
-# %% ../../nbs/lib/tracks.ipynb #99a4c5db
-MICE = {'C5M1': ('CA1', 20.), 'C6M3': ('CA1', 20.), 'C6M4': ('CA1', 20.), 'C8M2': ('CA1', 10.),
-        'C14M4': ('CA3', 20.), 'C15M2': ('CA3', 20.), 'C23M4': ('CA3', 20.),
-        'C24M3': ('CA3', 20.), 'C24M4': ('CA3', 20.)} # subfield, frames per second
-HELD_OUT = {'C5M1', 'C14M4'}
+# %% ../../nbs/lib/tracks.ipynb #6e7191be
+MICE = dict.fromkeys('C5M1 C6M3 C6M4 C8M2'.split(), 'CA1') # part of the hippocampus
+MICE |= dict.fromkeys('C14M4 C15M2 C23M4 C24M3 C24M4'.split(), 'CA3')
 EVENTS, POSITION = 'spike_train', 'stimulus_trace' # variables, and ends of the files' names
-ACTIVE = 5 # frames with an event that a neuron must have
+ACTIVE = 5   # frames with an event that a neuron must have
+DECAY = .7   # s, of the exponential that events are convolved with (in `units`, too)
 SHORTEST, LONGEST = 1.6, 15. # s, of a trial
 LARGEST = 2**29 # bytes of a file when unpacked; the real ones have 0.2 GB
 
@@ -31,28 +30,24 @@ def mouse_of(path): return path.name.removesuffix(f'_{EVENTS}.mat')
 def _load_sessions(path, name, changed):
     packed = path.read_bytes()[136:] # the first variable, after the headers of file and variable
     size = len(zlib.decompressobj().decompress(packed, LARGEST))
-    expect(size < LARGEST, f'{size:,} bytes or more when unpacked')
-    variables = [row[0] for row in whosmat(path)]
-    expect(variables[0] == name, f'it holds {variables}')
-    cells = loadmat(path, variable_names=[name])[name]
-    sessions = {}
+    expect(size < LARGEST, '0.5 GB or more when unpacked')
+    content = loadmat(path, variable_names=[name, 'calm_nb_standin'])
+    cells, sessions = content[name], {}
     for track, session in np.ndindex(cells.shape[:2]):
         up, down = cells[track, session]
         values = np.concatenate([up, down]).astype(np.float32)
-        if not values.size: continue
-        sessions[track + 1, session + 1] = values, len(up)
-    return sessions, 'calm_nb_standin' in variables
+        if values.size: sessions[track + 1, session + 1] = values, len(up)
+    return sessions, 'calm_nb_standin' in content
 
 def read_sessions(path, name):
     "Return {(track, session): (values (T, k), first frame of direction 2)}, and if synthetic."
     path = path.with_name(path.name.replace(EVENTS, name))
     try: return _load_sessions(path, name, path.stat().st_mtime_ns)
     except Exception as error: # scipy raises many kinds
-        raise RecordingError(
-            f'{path}: {error!r}; expected compressed MATLAB 5, cells {name} (tracks, sessions, 2 '
-            'directions) of numbers; a mouse has two files: download both') from error
+        raise RecordingError(f'{path}: {error!r}; expected compressed MATLAB 5 as released: '
+                             'download both files again') from error
 
-# %% ../../nbs/lib/tracks.ipynb #1b3e61db
+# %% ../../nbs/lib/tracks.ipynb #703dba10
 def find_laps(position, turn):
     "Return stretches: start, stop, direction, lap; position (T,) in bins, down from frame `turn`."
     steps = np.abs(np.diff(position))
@@ -61,89 +56,70 @@ def find_laps(position, turn):
     new_lap = steps[cuts - 1] > np.ptp(position)/2
     edges = np.r_[0, cuts, len(position)]
     laps = pd.DataFrame({'start': edges[:-1], 'stop': edges[1:]})
-    laps['lap'] = np.r_[0, np.cumsum(new_lap)]
+    laps['lap'] = np.r_[0, new_lap.cumsum()]
     laps['direction'] = np.where(laps.start < turn, 'up', 'down')
     laps['lap'] -= laps.groupby('direction').lap.transform('min') # from 0 in each direction
     return laps
 
-# %% ../../nbs/lib/tracks.ipynb #c959cdfc
+# %% ../../nbs/lib/tracks.ipynb #23de763c
 def read(
     path, # <mouse>_spike_train.mat, in one folder with <mouse>_stimulus_trace.mat
-    track: int=1, session: int=1, # from 1
-    decay: float=.7, # s, of the exponential that events are convolved with; 0: none
-) -> Recording: # a trial per lap, or per stretch of it
+    track=1, session=1, # from 1
+): # Recording; a trial per lap, or per stretch of it
     "Read one session; raises RecordingError that names the file, ValueError."
     path = Path(path)
-    mouse = mouse_of(path)
-    source = f'{path}, track {track}, session {session}'
-    if decay < 0: raise ValueError(f'decay={decay}: expected seconds, 0 or more')
-    expect(mouse in MICE, f'{path}: expected <mouse>_{EVENTS}.mat of a mouse of {list(MICE)}')
+    mouse = choose('mouse', mouse_of(path), MICE)
+    rate = 10. if mouse == 'C8M2' else 20. # frames per second
     events, standin = read_sessions(path, EVENTS)
     positions, _ = read_sessions(path, POSITION)
-    expect((track, session) in events.keys() & positions.keys(),
-           f'{source}: the files have {list(events)} and {list(positions)}')
-    x, turn = events[track, session] # (T, N)
-    at, turn_at = positions[track, session] # (T, 1) bins
-    expect(at.shape == (len(x), 1) and turn == turn_at and 0 < turn < len(x),
-           f'{source}: events {x.shape}, position {at.shape}; '
-           'expected as many frames in each direction')
-    expect(np.isfinite(at).all() and not (x < 0).any(),
-           f'{source}: expected events of 0 or more, and a position without NaN')
-
-    # trials and neurons that can be used
-    region, rate = MICE[mouse]
+    key = choose(f'track and session of {path}', (track, session), events.keys() & positions.keys())
+    x, turn = events[key] # (T, N)
+    at, turn_at = positions[key] # (T, 1) bins
+    fits = at.shape == (len(x), 1) and turn == turn_at and 0 < turn < len(x)
+    fits = fits and np.isfinite(at).all() and not (x < 0).any()
+    expect(fits, f'{path}, {key}: expected as many events as positions, 0 or more, without NaN')
     laps = find_laps(at[:, 0], turn)
     seconds = (laps.stop - laps.start)/rate
     trials = laps[seconds.between(SHORTEST, LONGEST)]
     good = np.isfinite(x).all(0) & ((x > 0).sum(0) >= ACTIVE)
-    note = (f'{good.sum()} of {good.size} neurons have enough events, '
-            f'{len(trials)} of {len(laps)} stretches a length of 1.6 to 15 s')
-    expect(good.any() and len(trials), f'{source}: {note}')
-
-    # calcium from events, anew in each stretch
-    x = x[:, good]
-    fade = np.exp(-1/max(rate*decay, 1e-9))
+    note = f'{sum(good)} of {len(good)} neurons, {len(trials)} of {len(laps)} stretches are used'
+    expect(good.any() and len(trials), f'{path}, {key}: {note}')
+    x = x[:, good] # calcium from events, anew in each stretch
+    fade = np.exp(-1/(rate*DECAY))
     segments = laps[['start', 'stop']].to_numpy()
     for start, stop in segments:
         x[start:stop] = lfilter([1], [1, -fade], x[start:stop], axis=0)
 
-    direction = np.ones(len(x), np.float32)
-    direction[turn:] = -1
-    meta = {'behaviour_units': {'position': 'bin'}, 'standin': standin}
+    direction = np.where(np.arange(len(x)) < turn, 1., -1.)
     return Recording(
         x, rate, mouse, f'{mouse}-track{track}-session{session}',
         trials[['start', 'stop']], segments,
         behaviour={'position': at[:, 0], 'direction': direction},
-        neurons={'roi': np.flatnonzero(good) + 1, 'region': np.full(good.sum(), region)},
+        neurons={'roi': np.flatnonzero(good) + 1, 'region': np.full(sum(good), MICE[mouse])},
         trial_info={'direction': trials.direction, 'lap': trials.lap},
-        units=f'events convolved with a decay of {decay:g} s' if decay else 'events',
-        source=path.name, notes=[note], meta=meta)
+        units='events convolved with a decay of 0.7 s',
+        source=path.name, notes=[note],
+        meta={'behaviour_units': {'position': 'bin'}, 'standin': standin})
 
-# %% ../../nbs/lib/tracks.ipynb #90b27217
+# %% ../../nbs/lib/tracks.ipynb #339fd087
 def load(
     root, # folder of the .mat files, searched with its subfolders
-    mouse=None, # one or several, in a list or text; None: all
     held_out=None, # mice, their number or fraction; None: C5M1 and C14M4, else a quarter
-    decay: float=.7, # as in `read`
     **options, # of `stored_corpus`: scale, sessions, neurons, seed, alpha, store
-) -> Corpus: # one session per mouse, track and day
+): # Corpus; one session per mouse, track and day
     "Load the sessions of a folder; raises FileNotFoundError, ValueError."
     root, raws, skipped = Path(root).expanduser(), {}, {}
-    paths = sorted(root.rglob(f'*_{EVENTS}.mat'))
-    files = {mouse_of(path): path for path in paths if mouse_of(path) in MICE}
-    wanted = mouse.split() if isinstance(mouse, str) else mouse or files
-    for mouse in wanted:
-        path = files[choose('mouse', mouse, files)]
+    for path in sorted(root.rglob(f'*_{EVENTS}.mat')):
+        mouse = mouse_of(path)
+        if mouse not in MICE: continue
         both = path, path.with_name(f'{mouse}_{POSITION}.mat')
         try: sessions, _ = read_sessions(path, POSITION) # the smaller file tells which there are
-        except RecordingError as error:
-            skipped[mouse] = str(error)
-            continue
-        for track, session in sessions:
-            reader = partial(read, path, track, session, decay)
-            raws[f'{mouse}-track{track}-session{session}'] = Raw(both, reader, mouse)
-
-    mice = {raw.subject for raw in raws.values()}
-    if held_out is None: held_out = sorted(HELD_OUT & mice) or .25
-    return stored_corpus('hippocampus', raws, {'decay': decay}, root=root, held_out=held_out,
+        except RecordingError as error: skipped[mouse] = str(error)
+        else:
+            for track, session in sessions:
+                name = f'{mouse}-track{track}-session{session}'
+                raws[name] = Raw(both, partial(read, path, track, session), mouse)
+    if held_out is None:
+        held_out = sorted({'C5M1', 'C14M4'} & {raw.subject for raw in raws.values()}) or .25
+    return stored_corpus('hippocampus', raws, {}, root=root, held_out=held_out,
                          expected=f'files <mouse>_{EVENTS}.mat', skipped=skipped, **options)
