@@ -15,7 +15,7 @@ from .data import Corpus
 from .fixtures import standin
 from .recordings import atanas, sun, tracks, tseng
 
-# %% ../nbs/lib/datasets.ipynb #6f193d16
+# %% ../nbs/lib/datasets.ipynb #e3bb5e72
 @dataclass(frozen=True)
 class Source:
     "A data set: what it is, the function that reads it, and how to get its files."
@@ -49,7 +49,7 @@ SOURCES = {
         f'select registration signal frames rate {_STORE}',
         'animals, each a folder with gimbl/ and multi/\n' + sun.download_steps('{folder}')),
     'hippocampus': Source('mouse hippocampus, laps on linear tracks (Sheintuch, Rubin & Ziv 2022)',
-        tracks.load, f'mouse decay {_STORE}',
+        tracks.load, _STORE,
         "two files per mouse, 14 MB, without a licence\ngit clone --filter=blob:none --no-checkout "
         "https://github.com/zivlab/unbiased_information_estimation '{folder}'\ngit -C '{folder}' "
         "sparse-checkout set 'Real data/Full data set'\ngit -C '{folder}' checkout 35695a1")}
