@@ -22,7 +22,7 @@ def download_steps(folder='data/sun') -> str: # where the animals belong
 2. download all parts of an archive into one folder and compare their md5 sums
 3. unpack the first part, which opens the others: 7z x name.zip.001 -o'{folder}'"""
 
-# %% ../../nbs/lib/sun.ipynb #0d9d36a7
+# %% ../../nbs/lib/sun.ipynb #b4a46995
 SIGNALS = {'F': 'fluorescence (a.u.)', 'Fneu': 'neuropil fluorescence (a.u.)',
            'Fns': 'fluorescence less neuropil (a.u.)', 'spks': 'deconvolved (a.u.)',
            'Fdemix': 'fluorescence, demixed, less neuropil and baseline (a.u.)'}
@@ -43,7 +43,7 @@ def open_array(folder, ndim, kinds):
         array = zarr.open_array(folder, mode='r', zarr_format=2)
         codecs = [type(codec).__name__ for codec in (*array.filters, *array.compressors)]
         fits = array.ndim == ndim and array.dtype.kind in kinds and codecs == ['Blosc']
-        expect(fits, f'{folder}: {array.dtype}, shape {array.shape}, packed by {codecs}; expected '
+        expect(fits, f'{array.dtype} of shape {array.shape}, packed by {codecs}; expected '
                f'{ndim} axes, packed by Blosc: unpack the archive again')
         size = math.prod(array.chunks)*array.dtype.itemsize
         for place in np.ndindex(*array.cdata_shape):
@@ -71,7 +71,7 @@ def session_name(folder, number): # Tyche-A7-SetA-2020_01_31-1, after day and nu
         day = days[:][number]
     return folder.name.removesuffix('.zarr') + '-' + re.sub(r'[^-.+A-Za-z0-9_]+', '-', day)
 
-# %% ../../nbs/lib/sun.ipynb #910dcdc5
+# %% ../../nbs/lib/sun.ipynb #019ba40c
 MODULE = re.compile(r'builtins|datetime|numpy(\._?core\.\w+)?|'
                     r'pandas(\.arrays|\.(core|_libs)(\.\w+){1,2})?')
 ALLOWED = set('''slice date datetime timedelta dtype ndarray scalar _reconstruct _frombuffer
@@ -121,9 +121,8 @@ def read_tables(path):
 
 def read_track(frame):
     "Position (cm), trial and interim number, time (s) of each frame, NaN where there is none."
-    actors = set(frame['name'])
-    expect(len(actors) == 1 and (frame['frame'] == frame.index).all(), f'path.frame of '
-           f'{actors} does not hold each frame of one actor, in order; take another session')
+    expect(frame['name'].nunique() == 1 and (frame['frame'] == frame.index).all(), 'path.frame '
+           'does not hold each frame of one actor, in order; take another session')
     track = frame[['position', 'trial_number', 'interim_number']].apply(pd.to_numeric)
     return track.astype(float).assign(time=frame['time'].dt.total_seconds())
 

@@ -50,7 +50,7 @@ def download_steps(
                      f"sub-{m}/*-area-{r}-{l}-{i}-imaging*'")
     return '\n'.join(lines)
 
-# %% ../../nbs/lib/tseng.ipynb #6fdfd562
+# %% ../../nbs/lib/tseng.ipynb #a471ec37
 FIELDS = { # dataset of a plane, unit
     'dff': ('processing/ophys/df_over_f_plane_{0}/dF_over_F_plane_{0}/data', 'dF/F'),
     'deconvolved': ('processing/ophys/deconvolved_activity_plane_{0}/data', 'deconvolved (a.u.)')}
@@ -108,8 +108,8 @@ def read_traces(file, field, T, multi, notes):
         x = read_field(file, FIELDS[field][0].format(plane), ndim=2, missing=None)
         if x is None: continue
         if not multi: x = volume_mean(x, slice(None)) # one plane, at 30 Hz
-        expect(len(x) - T in (0, 1), f'{len(x)} volumes of plane {plane}, not '
-               f'{T}: download it again')
+        expect(len(x) - T in (0, 1), f'{len(x)} volumes of a plane, not {T}: '
+               'download it again')
         traces.append(x[:T].astype(np.float32, casting='same_kind'))
 
         rois = f'processing/ophys/ImageSegmentation/PlaneSegmentation_{plane}/'
@@ -119,10 +119,10 @@ def read_traces(file, field, T, multi, notes):
         for name in ('ml', 'ap', 'depth'):
             table[name] = read_field(file, rois + name, 1, len(table))
         tables.append(table)
-    expect(traces, f'no traces {field!r}; choose another field of FIELDS')
+    expect(traces, 'no traces; choose another field of FIELDS')
     traces, neurons = np.concatenate(traces, 1), pd.concat(tables)
     good = np.isfinite(traces).all(0)
-    expect(good.any(), f'NaN or infinite values of {field!r} in every neuron; '
+    expect(good.any(), 'NaN or infinite values in every neuron; '
            'choose another field of FIELDS')
     if not good.all(): notes.append(f'{sum(~good)} neurons with NaN or infinite values left out')
     return traces[:, good], neurons[good]
