@@ -84,14 +84,14 @@ class Recording:
         self.neurons = _check_columns(self.neurons, x.shape[1], f'{name} neurons')
         self.trial_info = _check_columns(self.trial_info, len(self.trials), f'{name} trial_info')
 
-# %% ../nbs/01_data.ipynb #af9fddd8
+# %% ../nbs/01_data.ipynb #2a26f9bb
 def windows_of(segments, length: int=80): # (m, 2) frames [start, stop) -> (n, 2)
     "Return windows side by side that never cross the border of a segment: pseudo-trials."
     if length < 1: raise ValueError(f'windows of {length} frames: expected at least 1')
     starts = [a for start, stop in segments for a in range(start, stop - length + 1, length)]
     return np.array(starts, np.int64)[:, None] + [0, length]
 
-def frame_times(stamps, frames: int, source: str, notes: list): # (n,) s; T; of the file
+def frame_times(stamps, frames, source, notes): # (n,) s; T; name of the file; a list
     "Return the times of the frames (T,), and where a pause, 1.5 median steps, precedes (T,)."
     n = len(stamps)
     times = np.asarray(stamps[:frames], np.float64)
@@ -103,8 +103,8 @@ def frame_times(stamps, frames: int, source: str, notes: list): # (n,) s; T; of 
         notes.append(f'{n} time stamps for {frames} frames: the first {frames} are used')
     return times, np.r_[False, steps > 1.5*np.median(steps)]
 
-# %% ../nbs/01_data.ipynb #560d9804
-def smooth_next(x: np.ndarray, alpha: float, state=None): # (k, N) -> (k, N), state
+# %% ../nbs/01_data.ipynb #cbb176c9
+def smooth_next(x, alpha, state=None): # (k, N) -> (k, N), state
     "Smooth the newest frames of a recording that still runs, as `ema` would smooth the whole."
     x = x.astype(np.float64)
     if state is None: state = (1 - alpha)*x[:1] # the recording begins
@@ -126,7 +126,7 @@ def ema(
             smooth[piece], state = smooth_next(traces[piece], alpha, state)
     return smooth
 
-# %% ../nbs/01_data.ipynb #2d7eb6fd
+# %% ../nbs/01_data.ipynb #3e4e11bb
 SPLITS = ('train', 'val', 'test')
 
 def _split_trials(n, seed):
@@ -146,7 +146,8 @@ def hold_out(subjects, n=.25, seed: int=0) -> list: # animals; how many, or thei
     count = int(n*len(subjects) + .5) if n < 1 else int(n)
     if not 0 <= count < len(subjects):
         raise ValueError(f'cannot hold out {count} of {len(subjects)} animals')
-    return sorted(np.random.default_rng(seed).permutation(subjects)[:count].tolist())
+    order = np.random.default_rng(seed).permutation(subjects)
+    return sorted(order[:count].tolist())
 
 # %% ../nbs/01_data.ipynb #b4836445
 @dataclass(eq=False, repr=False)
@@ -220,15 +221,7 @@ class Session(Recording):
         content.update(np.ascontiguousarray(self.traces, np.float32))
         return content.hexdigest()[:16]
 
-# %% ../nbs/01_data.ipynb #bd4831a6
-def _scale(traces, trials):
-    "Mean and sd (N,) over the frames of `trials`, summed in float64; sd 1 if a neuron is constant."
-    frames = np.concatenate([traces[start:stop] for start, stop in trials])
-    mean = frames.mean(0, dtype=np.float64)
-    sd = frames.std(0, dtype=np.float64)
-    sd[sd <= 1e-6*np.abs(mean)] = 1
-    return dict(mean=np.float32(mean), sd=np.float32(sd))
-
+# %% ../nbs/01_data.ipynb #c415f7c8
 def prepare(recording: Recording, alpha: float=.15, seed: int=0) -> Session: # seed of the split
     "Smooth within segments, split the trials, scale by the training trials, as the paper does."
     traces = ema(recording.traces, alpha, recording.segments)
@@ -236,9 +229,14 @@ def prepare(recording: Recording, alpha: float=.15, seed: int=0) -> Session: # s
     return resplit(session, seed)
 
 def resplit(session: Session, seed: int) -> Session:
-    "Return the session with another seed of the split, and its scale."
+    "Return the session with another seed of the split, and the scale of its training trials."
     split = _split_trials(len(session), seed)
-    scale = _scale(session.traces, session.trials[split == 'train'])
+    trials = session.trials[split == 'train']
+    frames = np.concatenate([session.traces[start:stop] for start, stop in trials])
+    mean = frames.mean(0, dtype=np.float64)
+    sd = frames.std(0, dtype=np.float64)
+    sd[sd <= 1e-6*np.abs(mean)] = 1 # a constant neuron
+    scale = dict(mean=np.float32(mean), sd=np.float32(sd))
     return replace(session, split=split, seed=seed, **scale)
 
 def thin(recording: Recording, neurons: int=None, seed: int=0) -> Recording:
@@ -246,19 +244,21 @@ def thin(recording: Recording, neurons: int=None, seed: int=0) -> Recording:
     total = recording.traces.shape[1]
     if neurons is None or total <= neurons: return recording
     if neurons < 1: raise ValueError(f'neurons={neurons}: expected 1 or more')
-    drawn = np.sort(np.random.default_rng(seed).permutation(total)[:neurons])
+    order = np.random.default_rng(seed).permutation(total)
+    drawn = np.sort(order[:neurons])
     columns = {name: values[drawn] for name, values in recording.neurons.items()}
     notes = [*recording.notes, f'{neurons} of {total} neurons kept, drawn by seed {seed}']
     return replace(recording, traces=recording.traces[:, drawn], neurons=columns, notes=notes)
 
-# %% ../nbs/01_data.ipynb #3955b297
+# %% ../nbs/01_data.ipynb #fc687fb8
 class Corpus:
     "Sessions by name, opened when asked for, the last `keep` kept; held in or out by animal."
     def __init__(self,
-        name: str, makers: dict, # of the data set; session name -> function() -> Session
+        name, # of the data set
+        makers, # session name -> function() -> Session
         held_out=(), # names of sessions
-        skipped: dict=None, # name -> why a recording was left out
-        keep: int=8, # sessions
+        skipped=None, # name -> why a recording was left out
+        keep=8, # sessions
     ):
         if not makers: raise ValueError(f'corpus {name}: no sessions; skipped: {skipped}')
         for session in held_out: choose('held-out session', session, makers)
@@ -288,7 +288,7 @@ class Corpus:
             'held-out': self.held_out}
         return map(self.__getitem__, names[choose('sessions', which, names)])
 
-# %% ../nbs/01_data.ipynb #eff23773
+# %% ../nbs/01_data.ipynb #dac6c60c
 _TABLES = ('behaviour', 'neurons', 'trial_info')
 _VERSION = 3 # of what `save_session` writes
 
@@ -373,16 +373,18 @@ def _store(label, raw, folder, alpha, neurons):
     return folder, about
 
 def stored_corpus(
-    name: str, raws: dict, # of the data set; name -> Raw
-    options: dict, # of the reader: a conversion is used again with the same ones only
+    name, # of the data set
+    raws, # name -> Raw
+    options, # of the reader: a conversion is used again with the same ones only
     *,
-    root='', expected: str='', # folder, and what belongs into it, for messages
-    scale: str='paper', # says how many sessions and neurons, if the next two do not
-    sessions: int=None, neurons: int=None, # at most so many, and of each, drawn by seed
-    seed: int=0, alpha: float=.15, # of split and draws; of the smoothing
+    root='', expected='', # folder, and what belongs into it, for messages
+    scale='paper', # says how many sessions and neurons, if the next two do not
+    sessions=None, neurons=None, # at most so many, and of each, drawn by seed
+    seed=0, # of split and draws
+    alpha=.15, # of the smoothing
     held_out=.25, # animals: a number, a fraction or a list of names
     store=None, # folder; None: $CALM_NB_STORE/<name>, else <runs_root()>/store/<name>
-    skipped: dict=None, # name -> why, from the search for files
+    skipped=None, # name -> why, from the search for files
 ) -> Corpus:
     "Convert what is not yet in the store, open the rest lazily; bad recordings go to `skipped`."
     few, cells = _SIZES[resolve_scale(scale)]

@@ -61,7 +61,7 @@ def find_laps(position, turn):
     laps['lap'] -= laps.groupby('direction').lap.transform('min') # from 0 in each direction
     return laps
 
-# %% ../../nbs/lib/tracks.ipynb #23de763c
+# %% ../../nbs/lib/tracks.ipynb #20c80f09
 def read(
     path, # <mouse>_spike_train.mat, in one folder with <mouse>_stimulus_trace.mat
     track=1, session=1, # from 1
@@ -90,7 +90,7 @@ def read(
     for start, stop in segments:
         x[start:stop] = lfilter([1], [1, -fade], x[start:stop], axis=0)
 
-    direction = np.where(np.arange(len(x)) < turn, 1., -1.)
+    direction = np.where(np.arange(len(x)) < turn, np.float32(1), -1)
     return Recording(
         x, rate, mouse, f'{mouse}-track{track}-session{session}',
         trials[['start', 'stop']], segments,
