@@ -3,29 +3,29 @@
 # %% auto #0
 __all__ = ['KVCache', 'Attention', 'FeedForward', 'Block', 'init_weights']
 
-# %% ../nbs/lib/layers.ipynb #d0bce9a9
+# %% ../nbs/lib/layers.ipynb #90b973dc
 from functools import lru_cache
 
 import torch
 from einops import rearrange
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 from torch.nn.init import normal_, zeros_
 
-# %% ../nbs/lib/layers.ipynb #70741932
+# %% ../nbs/lib/layers.ipynb #d1a8f42f
 class KVCache:
     "Keys and values of the positions seen so far, in one buffer."
-    def __init__(self, length: int): # positions it can hold
+    def __init__(self, length): # positions it can hold
         self.length, self.used = length, 0
         self.buffer = None
 
-    def append(self, k: Tensor, v: Tensor): # both (B, heads, S, D)
+    def append(self, k, v): # both (B, heads, S, D)
         "Store new keys and values; return all so far. Raises ValueError where they do not fit."
         new = torch.stack([k, v]) # (2, B, heads, S, D)
         *shape, steps, dim = new.shape
         stop = self.used + steps
         if stop > self.length:
-            raise ValueError(f'the cache holds {self.length} positions, {stop} were asked for: '
+            raise ValueError(f'{stop} positions do not fit the cache: '
                              'make it as long as context and forecast together')
         if self.buffer is None:
             self.buffer = new.new_empty(*shape, self.length, dim) # memory is taken once
@@ -33,14 +33,14 @@ class KVCache:
         self.used = stop
         return self.buffer.narrow(3, 0, self.used) # keys, values
 
-    def repeat(self, times: int, length: int): # copies of the batch; positions -> KVCache
+    def repeat(self, times, length): # copies of the batch; positions -> KVCache
         "Return a longer cache with the batch repeated: one context, continued in many ways."
         keys, values = self.buffer.narrow(3, 0, self.used).repeat(1, times, 1, 1, 1)
         copy = KVCache(length)
         copy.append(keys, values)
         return copy
 
-# %% ../nbs/lib/layers.ipynb #32600800
+# %% ../nbs/lib/layers.ipynb #2843353e
 @lru_cache(maxsize=512) # asked for in every layer: a rollout is 10 % faster
 def _angles(start, stop, dim, dtype, device):
     "Cosine and sine of each position's rotation, both (S, dim/2)."
@@ -55,20 +55,19 @@ class Attention(nn.Module):
     max_sequences = 16_384 # CUDA's kernels refuse more than 65,535 sequences at once
 
     def __init__(self,
-        dim: int, heads: int, # d, width of the model; number of heads
-        causal: bool=True,    # a position sees itself and the past only
-        rope: bool=True,      # rotary positions
+        dim, heads,   # d, width of the model; number of heads
+        causal=True,  # a position sees itself and the past only
+        rope=True,    # rotary positions
     ):
         super().__init__()
         if dim % heads: raise ValueError(f'{heads} heads do not divide a width of {dim}')
         if rope and dim//heads % 2:
-            raise ValueError('rotary positions turn pairs of coordinates, so a head needs an even '
-                             f'size; a width of {dim} in {heads} heads does not give one')
+            raise ValueError(f'each of {heads} heads needs an even width for rotary positions')
         self.heads, self.causal, self.rope = heads, causal, rope
         self.qkv = nn.Linear(dim, 3*dim, bias=False)
         self.out = nn.Linear(dim, dim, bias=False)
 
-    def forward(self, x: Tensor, cache: KVCache=None) -> Tensor: # (B, S, d), the past -> (B, S, d)
+    def forward(self, x, cache=None): # (B, S, d), KVCache of the past -> (B, S, d)
         start = cache.used if cache is not None else 0
         qkv = self.qkv(x)
         qkv = rearrange(qkv, 'b s (three h d) -> three b h s d', three=3, h=self.heads)
@@ -95,23 +94,23 @@ class Attention(nn.Module):
         ys = [F.scaled_dot_product_attention(*part, mask, is_causal=causal) for part in parts]
         return torch.cat(ys) if len(ys) > 1 else ys[0]
 
-# %% ../nbs/lib/layers.ipynb #19256cc7
+# %% ../nbs/lib/layers.ipynb #ac1c28c8
 class Dropout(nn.Dropout):
     "Dropout; on a CPU a large mask is made of random bytes: a training step is 12 % shorter."
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         count, level = x.numel(), round(256*self.p)
         small = x.device.type != 'cpu' or count < 2**18
         if small or not self.training or self.p == 0: return super().forward(x)
         draws = torch.empty(-(-count//8), dtype=torch.int64)
         draws.random_(-2**63, None)
-        kept = draws.view(torch.uint8)[:count] >= level
-        mask = kept*(256/(256 - level))
+        stays = draws.view(torch.uint8)[:count] >= level
+        mask = stays*(256/(256 - level))
         return x*mask.view_as(x)
 
-# %% ../nbs/lib/layers.ipynb #3dacf550
+# %% ../nbs/lib/layers.ipynb #f1f36396
 class FeedForward(nn.Sequential):
     "Linear from d to `hidden`, GELU, linear back to d, without biases."
-    def __init__(self, dim: int, hidden: int):
+    def __init__(self, dim, hidden):
         first = nn.Linear(dim, hidden, bias=False)
         last = nn.Linear(hidden, dim, bias=False)
         super().__init__(first, nn.GELU(), last)
@@ -119,9 +118,9 @@ class FeedForward(nn.Sequential):
 class Block(nn.Module):
     "Pre-norm transformer block along time, with a feed-forward layer of width 4 d."
     def __init__(self,
-        dim: int, heads: int, # d, width of the model; number of heads
-        causal: bool=True,    # a position sees itself and the past only
-        dropout: float=0.,    # of both branches
+        dim, heads,   # d, width of the model; number of heads
+        causal=True,  # a position sees itself and the past only
+        dropout=0.,   # of both branches
     ):
         super().__init__()
         self.norm1 = nn.LayerNorm(dim)
@@ -130,14 +129,14 @@ class Block(nn.Module):
         self.attn = Attention(dim, heads, causal)
         self.ffn = FeedForward(dim, 4*dim)
 
-    def forward(self, x: Tensor, cache: KVCache=None) -> Tensor: # (B, S, d), the past -> (B, S, d)
+    def forward(self, x, cache=None): # (B, S, d), KVCache of the past -> (B, S, d)
         y = self.attn(self.norm1(x), cache)
         x = x + self.drop(y)
         y = self.ffn(self.norm2(x))
         return x + self.drop(y)
 
-# %% ../nbs/lib/layers.ipynb #ac6e9c54
-def init_weights(model: nn.Module, residuals: int): # branches added up from input to output
+# %% ../nbs/lib/layers.ipynb #4030ada9
+def init_weights(model, residuals): # branches added up from input to output
     "Draw matrices from N(0, 0.02²), those that end a branch from N(0, 0.02²/residuals)."
     for module in model.modules():
         if isinstance(module, (nn.Linear, nn.Embedding)): normal_(module.weight, 0, .02)

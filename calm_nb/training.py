@@ -3,12 +3,13 @@
 # %% auto #0
 __all__ = ['TrainConfig', 'FitResult', 'learning_rate', 'only_training', 'fit', 'save_pretrained', 'load_pretrained']
 
-# %% ../nbs/lib/training.ipynb #c21b8eef
-import hashlib, io, json, math
+# %% ../nbs/lib/training.ipynb #70583478
+import copy, hashlib, io, json, math, warnings
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 import torch
+warnings.filterwarnings('ignore', 'IProgress not found') # accelerate looks for a widget
 from accelerate import PartialState
 from accelerate.utils import broadcast, send_to_device
 from safetensors import SafetensorError, safe_open
@@ -71,7 +72,7 @@ def only_training(model: nn.Module, *names: str): # how the names of parameters 
     finally:
         for p, required in before.items(): p.requires_grad_(required)
 
-# %% ../nbs/lib/training.ipynb #defc91ac
+# %% ../nbs/lib/training.ipynb #c57ad4f8
 class Trainer:
     "The state of a training: model, optimiser, weight average and progress."
     def __init__(self, model, config, groups, folder, key):
@@ -128,9 +129,8 @@ class Trainer:
             raise ValueError(f'{self.path.parent} holds another training: {name} was '
                              f'{old.get(name)!r}, now {value!r}; take another folder or delete it')
         self.model.load_state_dict(state['model'])
-        if self.result.finished: return
-        self.optimizer.load_state_dict(state['optimizer'])
-        self.average, self.best = state['average'], state['best']
+        if 'optimizer' in state: self.optimizer.load_state_dict(state['optimizer'])
+        self.average, self.best = state.get('average'), state.get('best')
 
     def step(self, batch, losses, after_step):
         "Take one optimiser step; return the terms of the loss."
@@ -157,7 +157,7 @@ class Trainer:
         if after_step:
             self.seed(step, 'after') # the same draws in every process
             after_step(self.model, step)
-        broadcast(list(self.model.buffers()))
+        if self.world > 1: broadcast(list(self.model.buffers()))
         decay = min(c.ema, (1 + step)/(10 + step)) # rises, so that first weights are forgotten soon
         with torch.no_grad(): torch._foreach_lerp_(self.average, self.params, 1 - decay)
         self.result.steps += 1
@@ -182,14 +182,14 @@ class Trainer:
         self.seed('validate')
         scores = validate(self.model.eval()) if validate else {'score': -result.steps}
         self.model.train()
-        score = torch.tensor(scores['score'], dtype=torch.float64, device=self.device)
+        score = torch.as_tensor(scores['score'], dtype=torch.float64, device=self.device)
         broadcast(score) # all processes stop together
         if not score.isfinite():
             raise FloatingPointError(f'the score is {score:.3g} after step {result.steps}')
         result.stale += 1
         if score < result.best_score:
             result.best_score, result.best_step, result.stale = score.item(), result.steps, 0
-            self.best = {name: t.clone() for name, t in self.model.state_dict().items()}
+            self.best = copy.deepcopy(self.model.state_dict())
         torch._foreach_copy_(self.params, live)
         row = dict(step=result.steps) | {name: float(value) for name, value in terms.items()}
         if validate: row |= {f'val_{name}': float(value) for name, value in scores.items()}
