@@ -82,7 +82,7 @@ def values_of(session):
 def read_folder(name, folder, store):
     "Read all recordings of a folder: session -> values, and session or file -> why it was skipped."
     module = importlib.import_module(f'calm_nb.recordings.{READERS[name]}')
-    corpus = module.load(folder, scale='paper', held_out=0, store=store, workers=1)
+    corpus = module.load(folder, scale='paper', held_out=0, store=store)
     return {session.name: values_of(session) for session in corpus}, corpus.skipped
 
 def read_stored(name, folder, store):

@@ -288,12 +288,14 @@ class Corpus:
             'held-out': self.held_out}
         return map(self.__getitem__, names[choose('sessions', which, names)])
 
-# %% ../nbs/01_data.ipynb #dac6c60c
+# %% ../nbs/01_data.ipynb #30d18b02
 _TABLES = ('behaviour', 'neurons', 'trial_info')
 _VERSION = 3 # of what `save_session` writes
 
 def save_session(session: Session, folder):
     "Write session.npz, where zip keeps a checksum of each array, and config.json: what it is."
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     about = [session.name, session.subject, session.digest]
     values = dict(vars(session))
     arrays = {}
@@ -310,7 +312,7 @@ def save_session(session: Session, folder):
 def open_session(folder, seed: int=0) -> Session: # of the split
     "Open a stored session; raises RecordingError if it is damaged or not there."
     try:
-        with np.load(folder/'session.npz') as file: arrays = dict(file) # checks the sums
+        with np.load(Path(folder)/'session.npz') as file: arrays = dict(file) # checks the sums
     except Exception as error: # zip and NumPy raise many kinds
         raise RecordingError(f'{folder} is damaged, delete it: {error}') from error
     values = json.loads(arrays.pop('values').item())
