@@ -12,11 +12,12 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.init import normal_, zeros_
 
-# %% ../nbs/lib/layers.ipynb #d1a8f42f
+# %% ../nbs/lib/layers.ipynb #1a5d834f
 class KVCache:
     "Keys and values of the positions seen so far, in one buffer."
     def __init__(self, length): # positions it can hold
-        self.length, self.used = length, 0
+        self.length = length
+        self.used = 0
         self.buffer = None
 
     def append(self, k, v): # both (B, heads, S, D)
@@ -40,7 +41,7 @@ class KVCache:
         copy.append(keys, values)
         return copy
 
-# %% ../nbs/lib/layers.ipynb #2843353e
+# %% ../nbs/lib/layers.ipynb #4629ed01
 @lru_cache(maxsize=512) # asked for in every layer: a rollout is 10 % faster
 def _angles(start, stop, dim, dtype, device):
     "Cosine and sine of each position's rotation, both (S, dim/2)."
@@ -86,7 +87,8 @@ class Attention(nn.Module):
         return torch.cat([first, second], -1)
 
     def _attend(self, q, k, v, start): # start: positions in the cache before these
-        new, mask = q.shape[2], None
+        new = q.shape[2]
+        mask = None
         if self.causal and start and new > 1: # row i of the new sees the first start + i + 1
             mask = q.new_ones(new, start + new, dtype=torch.bool).tril(start)
         parts = zip(*[x.split(self.max_sequences) for x in (q, k, v)])

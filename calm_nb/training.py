@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['TrainConfig', 'FitResult', 'learning_rate', 'only_training', 'fit', 'save_pretrained', 'load_pretrained']
 
-# %% ../nbs/lib/training.ipynb #70583478
+# %% ../nbs/lib/training.ipynb #bb5850ec
 import copy, hashlib, io, json, math, warnings
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -12,13 +12,13 @@ import torch
 warnings.filterwarnings('ignore', 'IProgress not found') # accelerate looks for a widget
 from accelerate import PartialState
 from accelerate.utils import broadcast, send_to_device
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import load_model, save_model
 from torch import distributed, nn
 from .core import (atomic_folder, atomic_path, best_device, choose, config_key, read_json,
                           write_json)
 
-# %% ../nbs/lib/training.ipynb #f425b47b
+# %% ../nbs/lib/training.ipynb #bb352b94
 @dataclass
 class TrainConfig:
     "Settings of a training; raises ValueError for values that cannot be meant."
@@ -38,8 +38,9 @@ class TrainConfig:
     def __post_init__(self):
         choose('precision', self.precision, ('auto', 'fp32', 'bf16'))
         for name, value in vars(self).items():
-            if name in ('precision', 'seed'): continue
-            kind, limit = self.__annotations__[name], 1 if name in ('warmup', 'ema') else math.inf
+            if name == 'precision': continue
+            kind = self.__annotations__[name]
+            limit = 1 if name in ('warmup', 'ema') else math.inf
             if not 0 <= value < limit or kind(value) != value:
                 raise ValueError(f'{name}={value!r}: expected {kind.__name__}, 0 to below {limit}')
             setattr(self, name, kind(value)) # numbers of NumPy, too
@@ -55,8 +56,8 @@ class FitResult:
     history: list=field(default_factory=list) # a dict per validation: terms of its step, scores
     finished: bool=False
 
-# %% ../nbs/lib/training.ipynb #186dbd41
-def learning_rate(step: int, config: TrainConfig) -> float: # step counts from 0
+# %% ../nbs/lib/training.ipynb #42122525
+def learning_rate(step, config): # step counts from 0; TrainConfig
     "Return the learning rate of a step: linear warm-up, then a cosine from `lr` to `min_lr`."
     warmup = round(config.warmup*config.steps)
     if step < warmup: return config.lr*(step + 1)/warmup
@@ -64,7 +65,7 @@ def learning_rate(step: int, config: TrainConfig) -> float: # step counts from 0
     return config.min_lr + (config.lr - config.min_lr)*.5*(1 + math.cos(math.pi*progress))
 
 @contextmanager
-def only_training(model: nn.Module, *names: str): # how the names of parameters begin
+def only_training(model, *names): # how the names of parameters begin
     "Inside the block only these parameters require a gradient; afterwards each as before."
     before = {p: p.requires_grad for p in model.parameters()}
     for name, p in model.named_parameters(): p.requires_grad_(name.startswith(names))
@@ -72,7 +73,7 @@ def only_training(model: nn.Module, *names: str): # how the names of parameters 
     finally:
         for p, required in before.items(): p.requires_grad_(required)
 
-# %% ../nbs/lib/training.ipynb #c57ad4f8
+# %% ../nbs/lib/training.ipynb #b6aeabac
 class Trainer:
     "The state of a training: model, optimiser, weight average and progress."
     def __init__(self, model, config, groups, folder, key):
@@ -81,16 +82,16 @@ class Trainer:
         self.device = best_device() # 'cuda' is each process's own
         self.model, self.config = model.to(self.device), config
         broadcast(model.state_dict()) # all processes start alike
-        trained = {n: p for n, p in model.named_parameters() if p.requires_grad}
-        matrices = dict(params=[p for p in trained.values() if p.ndim > 1])
-        vectors = dict(params=[p for p in trained.values() if p.ndim < 2], weight_decay=0.)
+        trained = [p for p in model.parameters() if p.requires_grad]
+        matrices = dict(params=[p for p in trained if p.ndim > 1])
+        vectors = dict(params=[p for p in trained if p.ndim < 2], weight_decay=0.)
         groups = groups(model) if groups else [matrices, vectors]
         self.optimizer = torch.optim.AdamW(groups, weight_decay=config.weight_decay, fused=True)
         self.params = [p for group in self.optimizer.param_groups for p in group['params']]
         self.average = [p.detach().clone() for p in self.params]
-        self.result, self.best = FitResult(), None # best: state with the average, where it was best
-        model_key = config_key({name: list(p.shape) for name, p in trained.items()})
-        self.about = dict(asdict(config), key=key, processes=self.world, model_key=model_key)
+        self.best = None # state with the average, where it was best
+        self.result = FitResult()
+        self.about = dict(asdict(config), key=key, processes=self.world)
         self.path = Path(folder)/'checkpoint.pt' if folder else None
         if folder and self.path.exists(): self.resume()
 
@@ -110,27 +111,27 @@ class Trainer:
             state['optimizer'] = self.optimizer.state_dict()
         torch.save(state, buffer := io.BytesIO())
         data = buffer.getvalue()
-        try:
-            with atomic_path(self.path) as draft:
-                draft.write_bytes(hashlib.sha256(data).digest() + data)
-        except OSError as e: raise OSError(e.errno, e.strerror, str(self.path)) from e
+        with atomic_path(self.path) as draft:
+            draft.write_bytes(hashlib.sha256(data).digest() + data)
 
     def resume(self):
         "Go on from the checkpoint; raises ValueError if it is damaged or of another training."
         stored = self.path.read_bytes()
         checksum, data = stored[:32], stored[32:]
         if hashlib.sha256(data).digest() != checksum:
-            raise ValueError(f'{self.path} is cut short or damaged: delete it and train again')
+            raise ValueError(f'{self.path} is damaged: delete it and train again')
         state = torch.load(io.BytesIO(data), map_location=self.device, weights_only=True)
         self.result, old = FitResult(**state['result']), state['about']
         if self.result.finished: old['processes'] = self.world # weights are weights
         for name, value in self.about.items():
-            if value == old.get(name): continue
-            raise ValueError(f'{self.path.parent} holds another training: {name} was '
-                             f'{old.get(name)!r}, now {value!r}; take another folder or delete it')
+            was = old.get(name)
+            if was == value: continue
+            raise ValueError(f'{self.path.parent} holds another training: {name} was {was!r}, '
+                             f'now {value!r}; take another folder')
         self.model.load_state_dict(state['model'])
         if 'optimizer' in state: self.optimizer.load_state_dict(state['optimizer'])
-        self.average, self.best = state.get('average'), state.get('best')
+        self.average = state.get('average')
+        self.best = state.get('best')
 
     def step(self, batch, losses, after_step):
         "Take one optimiser step; return the terms of the loss."
@@ -149,11 +150,10 @@ class Trainer:
         values['gradient'] = nn.utils.clip_grad_norm_(self.params, c.clip or math.inf, foreach=True)
         for name, value in values.items():
             if math.isfinite(value): continue
-            raise FloatingPointError(f'{name} is {value:.3g} at step {step}: look for NaN in its '
-                                     'batch, or lower the learning rate')
+            raise FloatingPointError(f'{name} is {value} at step {step}: lower lr or mend its data')
         for group in self.optimizer.param_groups: group['lr'] = learning_rate(step, c)
         self.optimizer.step()
-        for p in self.params: p.grad = None
+        self.optimizer.zero_grad()
         if after_step:
             self.seed(step, 'after') # the same draws in every process
             after_step(self.model, step)
@@ -177,18 +177,20 @@ class Trainer:
     @torch.no_grad()
     def evaluate(self, validate, terms):
         "Add a row to the history; copy the averaged weights if they score better than all before."
-        result, live = self.result, [p.clone() for p in self.params]
+        result = self.result
+        live = [p.clone() for p in self.params]
         torch._foreach_copy_(self.params, self.average)
         self.seed('validate')
         scores = validate(self.model.eval()) if validate else {'score': -result.steps}
         self.model.train()
         score = torch.as_tensor(scores['score'], dtype=torch.float64, device=self.device)
         broadcast(score) # all processes stop together
-        if not score.isfinite():
-            raise FloatingPointError(f'the score is {score:.3g} after step {result.steps}')
+        if not score.isfinite(): raise FloatingPointError(f'score {score} at step {result.steps}')
         result.stale += 1
         if score < result.best_score:
-            result.best_score, result.best_step, result.stale = score.item(), result.steps, 0
+            result.best_score = score.item()
+            result.best_step = result.steps
+            result.stale = 0
             self.best = copy.deepcopy(self.model.state_dict())
         torch._foreach_copy_(self.params, live)
         row = dict(step=result.steps) | {name: float(value) for name, value in terms.items()}
@@ -199,18 +201,18 @@ class Trainer:
                 draft.write_text(''.join(json.dumps(row) + '\n' for row in result.history))
         return row
 
-# %% ../nbs/lib/training.ipynb #1117f2cf
+# %% ../nbs/lib/training.ipynb #68ad68af
 def fit(
-    model: nn.Module,  # moved to the device, trained in place, left in evaluation mode
+    model,             # moved to the device, trained in place, left in evaluation mode
     batch,             # batch(i) -> data; at a step, process r of R reads number step*R + r
     losses,            # losses(model, data, step) yields (name, term); the loss is their sum
     config: TrainConfig,
     validate=None,     # validate(model) -> {'score': lower is better, …}
     groups=None,       # groups(model) -> AdamW parameter groups
     after_step=None,   # after_step(model, step), behind the optimiser
-    folder: Path=None, # of checkpoint.pt and log.jsonl; None: neither is written
-    name: str='',      # begins each printed line; '': none is printed
-    key: str='',       # what it learns from and what model it is: a folder serves one key
+    folder=None,       # of checkpoint.pt and log.jsonl; None: neither is written
+    name='',           # begins each printed line; '': none is printed
+    key='',            # what it learns from and what model it is: a folder serves one key
 ) -> FitResult:
     """Train to the end, or go on where a killed training stopped; keep the best weights.
     Raises ValueError for a folder of another training, FloatingPointError for a loss of NaN."""
@@ -221,12 +223,12 @@ def fit(
     with torch.random.fork_rng([trainer.device] if trainer.device.type == 'cuda' else []):
         while result.steps < config.steps and not 0 < config.patience <= result.stale:
             terms = trainer.step(batch, losses, after_step)
-            last = result.steps == config.steps
-            if last or config.eval_every and result.steps % config.eval_every == 0:
+            step = result.steps
+            if step == config.steps or config.eval_every and step % config.eval_every == 0:
                 row = trainer.evaluate(validate, terms)
                 words = [f'{key} {value:.4g}' for key, value in row.items()]
                 if name and trainer.rank == 0: print(name, *words, flush=True)
-            if config.save_every and result.steps % config.save_every == 0: trainer.save()
+            if config.save_every and step % config.save_every == 0: trainer.save()
     if not result.finished:
         model.load_state_dict(trainer.best)
         result.finished = True
@@ -235,36 +237,34 @@ def fit(
     model.eval()
     return result
 
-# %% ../nbs/lib/training.ipynb #d239ee52
+# %% ../nbs/lib/training.ipynb #c85365a6
 def _digest(path, config):
     return hashlib.sha256(path.read_bytes() + config_key(config).encode()).hexdigest()
 
-def save_pretrained(model: nn.Module, folder: Path, **config): # what rebuilds the model
+def save_pretrained(model, folder, **config): # what rebuilds the model
     "Write weights and configuration to a folder of their own, whole or not at all."
     folder = Path(folder)
     others = {p.name for p in folder.glob('*')} - {'config.json', 'model.safetensors'}
     if others: raise ValueError(f'{folder} holds {min(others)}, which would be lost: name another')
     with atomic_folder(folder) as draft:
         path = draft/'model.safetensors'
-        try: save_model(model, str(path)) # tied weights once
-        except SafetensorError as error: raise OSError(f'{folder}: {error}') from error # full disk
+        save_model(model, str(path)) # tied weights once
         path.chmod(0o644) # as other files
         write_json(dict(config=config, digest=_digest(path, config)), draft/'config.json')
 
-def load_pretrained(build, folder: Path) -> nn.Module: # build(**config) -> the untrained model
+def load_pretrained(build, folder): # build(**config) -> the untrained model
     "Return a saved model in evaluation mode; raises ValueError where its files were changed."
     path = Path(folder)/'model.safetensors'
     stored = read_json(path.with_name('config.json'))
     config = stored.get('config')
     if stored.get('digest') != _digest(path, config):
-        raise ValueError(f'{folder}: its files are not those that were saved; they were cut short, '
-                         'damaged or edited: copy them again, or train again')
-    with torch.device('meta'): plan = build(**config).state_dict(keep_vars=True) # no memory
+        raise ValueError(f'{folder}: its files are not those that were saved: copy them again')
+    with torch.device('meta'): plan = build(**config).state_dict() # no memory
     with safe_open(path, 'pt') as file:
         shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}
-    wrong = [n for n in shapes if n not in plan or list(plan[n].shape) != shapes[n]]
-    if len({*map(id, plan.values())}) > len(shapes): wrong += plan.keys() - shapes # tied ones once
-    if wrong: raise ValueError(f'{path} holds another model: look at {wrong[0]}')
+        tied = file.metadata() or {} # names that stand for a stored one
+    planned = {name: list(t.shape) for name, t in plan.items() if name not in tied}
+    if shapes != planned: raise ValueError(f'{path} holds another model: train again')
     model = build(**config)
     load_model(model, str(path))
     return model.eval()
