@@ -16,7 +16,7 @@ from .core import (atomic_folder, choose, config_key, need, read_json, resolve_s
                           runs_root, write_json)
 from .tasks import simulate_task, task_config
 
-# %% ../nbs/lib/fixtures.ipynb #88c2dbf7
+# %% ../nbs/lib/fixtures.ipynb #919f4ea2
 def write_atanas(folder, task):
     "Write an HDF5 file for a worm; returns the name of the session."
     uid, frames = task.config.subject, task.config.frames
@@ -29,10 +29,10 @@ def write_atanas(folder, task):
             file[f'behavior/{name}'] = x
     return uid
 
-def write_tables(file, task, stamps):
-    "Write the tables of trials and of their epochs in stem and arm; stamps: (T,) s."
+def tables_of(task, stamps):
+    "Return the tables of trials and of their epochs in stem and arm; stamps: (T,) s."
     info, n = task.trial_info, len(task.trials)
-    columns = {
+    return {
         'trials/id': np.arange(n),
         'trials/start_time': stamps[task.trials[:, 0]],
         'trials/stop_time': stamps[task.trials[:, 1] - 1],
@@ -43,17 +43,15 @@ def write_tables(file, task, stamps):
         'trials/is_switch': info['switch'],
         'trials/is_vis': np.zeros(n),
         'epochs/id': np.arange(2*n),
-        'epochs/trial_id': np.tile(np.arange(n), 2),
+        'epochs/trial_id': np.tile(range(n), 2),
         'epochs/epoch_type': ['maze_stem']*n + ['maze_arm']*n,
         'epochs/start_time': stamps[np.r_[info['stem_start'], info['arm_start']]],
         'epochs/stop_time': stamps[np.r_[info['stem_stop'], info['arm_stop']] - 1]}
-    for name, x in columns.items():
-        file[f'intervals/{name}'] = x
 
 def write_tseng(folder, task):
     "Write an NWB file for a session in the maze; returns its name."
     mouse, x = task.config.subject, task.behaviour
-    date = np.datetime64('2017-08-18') + task.config.session
+    date = f'2017-08-{18 + task.config.session}'
     title = f'mouse-{mouse}-session-date-{date}-area-V1-L23-multi-plane-imaging'
     path = folder/f'sub-{mouse}'/f'sub-{mouse}_ses-{title}_behavior+ophys.nwb'
     path.parent.mkdir(exist_ok=True)
@@ -70,38 +68,37 @@ def write_tseng(folder, task):
         swac = file.create_group('general/harvey_lab_swac_metadata_session')
         swac.create_group('Registration').attrs['fov_center_area'] = 'V1'
         swac.create_group('Imaging').attrs['cortical_layer'] = '2/3'
-        write_tables(file, task, stamps[2::5])
+        for name, x in tables_of(task, stamps[2::5]).items():
+            file[f'intervals/{name}'] = x
         file['processing/behavior/plane_idx_for_imaging_frames/data'] = frames % 5
         for name, values in series.items():
             group = file.create_group(f'processing/behavior/frame_aligned_{name}')
             group['data'] = np.repeat(np.transpose(values), 5, axis=0)
             group['timestamps'] = stamps
-        for k, traces in enumerate(np.array_split(task.traces, 4, axis=1)):
-            file[f'processing/ophys/df_over_f_plane_{k}/dF_over_F_plane_{k}/data'] = traces
-            rois = file.create_group(f'processing/ophys/ImageSegmentation/PlaneSegmentation_{k}')
-            rois['area'] = ['V1']*len(traces.T)
-            for name in ('ml', 'ap', 'depth'):
-                rois[name] = np.zeros(len(traces.T)) # mm
+        file['processing/ophys/df_over_f_plane_0/dF_over_F_plane_0/data'] = task.traces
+        rois = file.create_group('processing/ophys/ImageSegmentation/PlaneSegmentation_0')
+        n = task.config.neurons
+        rois['id'] = np.arange(n)
+        rois['area'] = ['V1']*n
+        for name in ('ml', 'ap', 'depth'):
+            rois[name] = np.zeros(n) # mm
     return f'{mouse}-{date}-V1-L23'
 
-# %% ../nbs/lib/fixtures.ipynb #3bd87777
 def virtual_reality(task):
     "Return the tables of a session on the track, in an object."
-    info, frames = task.trial_info, np.arange(len(task.traces))
+    frames = np.arange(len(task.traces))
     number = np.searchsorted(task.trials[:, 0], frames, 'right') - 1
-    between = np.isnan(task.position)
     actor = pd.Index(['Mouse'], dtype=object)
     index = pd.MultiIndex.from_product([frames, actor], names=['frame', 'name'])
     frame = pd.DataFrame({
         'time': pd.to_timedelta(frames/task.config.rate, 's'),
         'position': task.position,
         'trial_number': number,
-        'interim_number': np.where(between, number, np.nan)}, index)
+        'interim_number': np.where(np.isnan(task.position), number, np.nan)}, index)
     trial = pd.DataFrame({
         'trial_number': np.arange(len(task.trials)),
-        'set': 'Set A',
-        'status': np.where(info['correct'], 'CORRECT', 'INCORRECT'),
-        'reward_id': np.where(info['reward'] == 'near', 1, 2),
+        'set': 'Set A', 'status': 'CORRECT',
+        'reward_id': np.where(task.trial_info['reward'] == 'near', 1, 2),
         'is_guided': False}, dtype=object)
     for table in (frame, trial): # pandas 1.4 had no type of text
         table.columns = table.columns.astype(object)
@@ -109,14 +106,15 @@ def virtual_reality(task):
 
 def write_sun(folder, task):
     "Write a session to the Zarr folder of its animal; returns its name."
-    zarr = need('zarr', why='writing Zarr files')
-    codec = need('numcodecs', why='writing Zarr files').Blosc('lz4')
-    animal, k = f'Tyche-{task.config.subject}-SetA', task.config.session
-    days = [f'2020_01_{day + 1:02}-1' for day in range(k + 1)]
+    zarr = need('zarr')
+    from numcodecs import Blosc # comes with zarr
+    codec, k = Blosc('lz4'), task.config.session
+    animal = f'Tyche-{task.config.subject}-SetA'
+    days = [f'2020_01_0{day}-1' for day in range(1, 9)]
     group = zarr.open_group(folder/f'{animal}.zarr', mode='a', zarr_format=2)
     group.attrs['calm_nb_standin'] = True
-    group.create_array(f'multi/Fdemix/{k}', data=task.traces.T, compressors=codec)
-    group.create_array('data_paths', data=np.array(days), overwrite=True, compressors=codec)
+    group.create_array(f'multi/Fdemix/{k}', data=task.traces.T)
+    group.create_array('data_paths', data=np.array(days), overwrite=True)
     # a pickle in an array without axes, as zarr 2 wrote it; zarr 3 writes none
     content = pickle.dumps(np.array(virtual_reality(task), object), protocol=3)
     content = content.replace(b'types\nSimpleNamespace', b'vr2p.gimbl.data\nGimblData')
@@ -127,45 +125,47 @@ def write_sun(folder, task):
 
 def write_hippocampus(folder, task):
     "Write a session to the two files of its mouse; returns its name."
-    mouse, info = task.config.subject, task.trial_info
+    mouse = task.config.subject
     session, track = divmod(task.config.session, 2)
-    bins = task.position//10 # of 10 cm
-    for name, x in {'spike_train': task.spikes, 'stimulus_trace': bins[:, None]}.items():
+    near, far = [], [] # frames
+    for lap, reward in zip(task.trials, task.trial_info['reward']):
+        if reward == 'near': near += range(*lap)
+        else: far += reversed(range(*lap))
+    bins = task.position[:, None]//10 # of 10 cm
+    for name, x in [('spike_train', task.spikes), ('stimulus_trace', bins)]:
         path = folder/f'{mouse}_{name}.mat'
         cells = np.full((2, 4, 2), '', object) # track, session, direction; empty
         if path.exists(): cells = loadmat(path)[name]
-        for direction, (reward, step) in enumerate({'near': 1, 'far': -1}.items()):
-            laps = task.trials[info['reward'] == reward]
-            rows = [frame for lap in laps for frame in range(*lap)[::step]]
-            cells[track, session, direction] = x[rows]
+        cells[track, session, 0] = x[near]
+        cells[track, session, 1] = x[far]
         savemat(path, {name: cells, 'calm_nb_standin': True}, do_compression=True)
     return f'{mouse}-track{track + 1}-session{session + 1}'
 
-# %% ../nbs/lib/fixtures.ipynb #fd75f153
+# %% ../nbs/lib/fixtures.ipynb #7e710144
 STANDINS = { # kind of task, names of the animals, writer
-    'atanas': ('worm', [f'2022-06-{day:02}-01' for day in range(1, 31)], write_atanas),
-    'tseng': ('maze', '9 3 6 10 4 5 7 8'.split(), write_tseng),
-    'sun': ('track', 'A1 A2 A3 A4 A5 A6 A7 A8'.split(), write_sun),
-    'hippocampus': ('track', 'C6M3 C5M1 C24M4 C14M4 C6M4 C15M2 C24M3'.split(), write_hippocampus)}
+    'atanas': ('worm', [f'2022-06-{day:02}-01' for day in range(1, 25)], write_atanas),
+    'tseng': ('maze', ['9', '3', '6'], write_tseng),
+    'sun': ('track', ['A1', 'A2', 'A3'], write_sun),
+    'hippocampus': ('track', ['C6M3', 'C5M1', 'C24M4'], write_hippocampus)}
 
 def standin(
     name: str, # one of STANDINS
     folder=None, # to write to; None: one in the folder of runs
-    scale: str='small', # 'auto' or one of SCALES
-    seed: int=0,
-    subjects: int=3, sessions: int=4, # animals, sessions of all; a worm has one
+    scale='small', # 'auto' or one of SCALES
+    seed=0,
+    sessions=4, # of three animals in turn, or of a worm each
     **sizes, # fields of TaskConfig: neurons, trials, frames, …
 ) -> Path: # the folder, to be passed to a reader as `root`
     "Write synthetic recordings in a release's own format, unless they are there already."
     kind, animals, write = STANDINS[choose('stand-in', name, STANDINS)]
-    if name == 'atanas': subjects = sessions
-    if not 1 <= subjects <= sessions <= 8*subjects or subjects > len(animals):
-        raise ValueError(f'{name}: {sessions} sessions of {subjects} animals; expected up to '
-                         f'{len(animals)} animals with 1 to 8 sessions each')
-    scale = resolve_scale(scale) # sessions are dealt to the animals in turn
-    configs = [task_config(kind, scale, seed=seed, subject=animals[k % subjects],
-                           session=k//subjects, **sizes) for k in range(sessions)]
-    key = config_key([name, configs], version=4)
+    if not 1 <= sessions <= 24: raise ValueError(f'{sessions} sessions: choose 1 to 24')
+    scale = resolve_scale(scale)
+    configs = []
+    for k in range(sessions):
+        session, animal = divmod(k, len(animals))
+        configs.append(task_config(kind, scale, seed=seed, subject=animals[animal],
+                                   session=session, **sizes))
+    key = config_key([name, configs], version=5)
     folder = Path(folder or runs_root()/'standins'/name/f'{scale}-s{seed}-{key}').expanduser()
     mark = folder/'standin.txt'
     folder.parent.mkdir(parents=True, exist_ok=True)

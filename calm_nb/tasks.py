@@ -15,7 +15,7 @@ from .data import Recording, windows_of
 from .simulation import (SimulationConfig, calcium_of, check_constants, draw_spikes,
                                 hidden_states, weights)
 
-# %% ../nbs/02b_tasks.ipynb #28ac35c0
+# %% ../nbs/02b_tasks.ipynb #f3c70520
 @dataclass(frozen=True)
 class TaskConfig:
     "Constants of a session with a planted task; raises ValueError for impossible ones."
@@ -27,10 +27,6 @@ class TaskConfig:
     session: int = 0             # of the animal, from 0
     seed: int = 0                # with subject and session it fixes everything
     rule_trials: tuple = (100, 150) # that a rule of the maze lasts, at least and at most
-    cue_share: float = 0.25      # of the neurons carry the cue, or the announced reward
-    choice_share: float = 0.25   # carry the choice
-    field_share: float = 0.25    # have a place field
-    velocity_share: float = 0.2  # carry each of the velocities
     gain: float = 0.6            # mean size of a gain, in units of the drive
     latent_gain: float = 0.8     # sd of the drive that the neurons share
     rate = property(lambda self: _RATES[self.kind]) # Hz
@@ -39,10 +35,6 @@ class TaskConfig:
         choose('kind of task', self.kind, _RATES)
         check_constants(self, 'neurons trials', least=1, whole=True)
         check_constants(self, 'frames', least=80, whole=True)
-        for name in ('cue_share', 'choice_share', 'field_share', 'velocity_share'):
-            share = getattr(self, name)
-            if not 0 <= share <= 1:
-                raise ValueError(f'constant {name} is {share!r}: expected 0 to 1')
 
 _RATES = {'maze': 6., 'track': 10., 'worm': 1.66} # Hz
 
@@ -54,20 +46,19 @@ _SIZES = { # what differs from TaskConfig
               'small': {'trials': 80},
               'paper': {'neurons': 4107, 'trials': 150}},
     'worm': {'tiny': {'neurons': 24, 'frames': 480},
-             'small': {'neurons': 64}, 'paper': {'neurons': 135}}}
+             'small': {'neurons': 64},
+             'paper': {'neurons': 135}}}
 
 def task_config(
-    kind: str='maze', # or 'track', 'worm'
+    kind='maze', # or 'track', 'worm'
     scale: str='auto', # 'auto' or one of SCALES; 'paper' has the paper's mean number of neurons
     **changes, # fields of TaskConfig
 ) -> TaskConfig:
-    "Return the constants of a task at a scale; raises ValueError for unknown names."
-    for name in changes:
-        choose('constant of a task', name, TaskConfig.__dataclass_fields__)
-    sizes = _SIZES[choose('kind of task', kind, _RATES)][resolve_scale(scale)]
+    "Return the constants of a task at a scale; raises ValueError for unknown kinds and scales."
+    sizes = _SIZES[choose('kind of task', kind, _SIZES)][resolve_scale(scale)]
     return TaskConfig(kind, **sizes | changes)
 
-# %% ../nbs/02b_tasks.ipynb #cdfc54f8
+# %% ../nbs/02b_tasks.ipynb #1cc5e54d
 _UNITS = {
     'maze': {'pitch': 'm/s', 'roll': 'm/s', 'yaw': 'rad/s',
              'forward': 'm', 'lateral': 'm', 'time_from_choice': 's'},
@@ -88,11 +79,13 @@ class Task:
     spikes: np.ndarray = None # (T, N) uint16 counts
     traces: np.ndarray = None # (T, N) float32 dF/F
 
-    def recording(self) -> Recording: # named '<kind>-<subject>-<session>'
+    def recording(self): # named '<kind>-<subject>-<session>'
         "Return what a reader would; columns `planted_…` of its neurons hold the planted truth."
         c = self.config
         return Recording(
-            self.traces, c.rate, c.subject, f'{c.kind}-{c.subject}-{c.session}', self.trials,
+            self.traces, c.rate, c.subject,
+            session=f'{c.kind}-{c.subject}-{c.session}',
+            trials=self.trials,
             behaviour={name: x.astype('float32') for name, x in self.behaviour.items()},
             neurons={f'planted_{name}': x for name, x in self.truth.items()},
             trial_info=self.trial_info,
@@ -100,13 +93,13 @@ class Task:
             source='simulated (a task)',
             meta={'task': asdict(c), 'behaviour_units': _UNITS[c.kind], 'standin': True})
 
-# %% ../nbs/02b_tasks.ipynb #d1a6ea0e
+# %% ../nbs/02b_tasks.ipynb #c1906983
 BEHAVIOUR, TUNING, LATENT, NEURONS = range(4) # parts of a session, each drawn alone
 
-def task_stream(config, part, block=()):
+def task_stream(config, part, *block):
     "Return the random generator that draws a part of a session."
-    animal = config.subject.encode()
-    return np.random.default_rng([part, config.seed, config.session, *block, *animal])
+    seeds = [part, config.seed, config.session, *block, *config.subject.encode()]
+    return np.random.default_rng(seeds)
 
 def smooth_noise(width, rng, frames, neurons=()):
     "Draw Gaussian noise (frames, …) of unit variance, smoothed with a Gaussian of `width` frames."
@@ -137,8 +130,6 @@ def velocity_of(position, rate, rest=0):
     seconds = np.arange(rest + 1)*(1/rate)
     return np.r_[steps, steps[-1]*np.exp(-seconds)]
 
-POSITIVE = ('black', 'left', 'near') # the others are negative
-
 def maze_choices(config, rng):
     "Draw cue, choice and rule of each trial; 80 % of the choices are correct."
     n = config.trials
@@ -150,10 +141,12 @@ def maze_choices(config, rng):
     black = rng.random(n) < .5
     correct = rng.random(n) < .8
     left = (black == (rule == 'A')) == correct
-    switch = np.diff(block, prepend=block[0]) > 0
+    switch = np.diff(block, prepend=0) > 0
     return {'cue': np.where(black, 'black', 'white'),
             'choice': np.where(left, 'left', 'right'),
-            'correct': correct, 'rule': rule, 'switch': switch}
+            'correct': correct,
+            'rule': rule,
+            'switch': switch}
 
 def maze_trial(choice, rate, rng):
     "Draw the behaviour of a trial: a stem of 2 m, an arm of 2.5 m, 5.5 s without a position."
@@ -178,112 +171,120 @@ def maze_trial(choice, rate, rng):
     seconds = (np.arange(frames) - inside)*(1/rate) # from the choice
     return np.stack([pitch, roll, yaw, forward, lateral, seconds])
 
-# %% ../nbs/02b_tasks.ipynb #47cde30f
-def track_choices(config, rng):
-    "Draw reward and choice of each trial; 80 % of the choices are correct."
-    near = rng.random(config.trials) < .5
-    correct = rng.random(config.trials) < .8
-    return {'reward': np.where(near, 'near', 'far'),
-            'choice': np.where(near == correct, 'near', 'far'),
-            'correct': correct}
+# %% ../nbs/02b_tasks.ipynb #dcb70316
+VELOCITIES = ('pitch', 'roll', 'yaw')
 
-def track_trial(choice, rate, rng):
-    "Draw the behaviour of a trial: a run of 230 cm, and 2 s of teleport without a position."
-    position = run_along(230., 26., rate, rng) # 26 cm/s
-    rest = round(2*rate)
-    speed = velocity_of(position, rate, rest)
-    position = np.pad(position, (0, rest), constant_values=np.nan)
-    return np.stack([position, speed])
+def maze_course(config, rng):
+    "Draw a session in the maze."
+    info = maze_choices(config, rng)
+    pieces = [maze_trial(choice, config.rate, rng) for choice in info['choice']]
+    rest = 12 # frames, two seconds
+    still = np.zeros((6, rest))
+    still[3:] = np.nan # positions and times
+    courses = np.hstack([still, *pieces, still]) # (6, T)
+    behaviour = dict(zip(_UNITS['maze'], courses))
 
-VELOCITIES = ('pitch', 'roll', 'yaw', 'speed')
-COURSES = { # functions that draw; what is announced before the fork, at so many cm
-    'maze': (maze_choices, maze_trial, 'cue', 200),
-    'track': (track_choices, track_trial, 'reward', 100)}
-
-def run_course(config, rng):
-    "Draw a session in the maze or on the track, with two seconds of rest before and after."
-    rate = config.rate
-    draw_choices, draw_trial, cue, fork = COURSES[config.kind]
-    info = draw_choices(config, rng)
-    pieces = [draw_trial(choice, rate, rng) for choice in info['choice']]
-
-    # join the trials
-    rest = round(2*rate)
-    behaviour = {}
-    for name, x in zip(_UNITS[config.kind], np.hstack(pieces)):
-        still = 0 if name in VELOCITIES else np.nan
-        behaviour[name] = np.pad(x, rest, constant_values=still)
     lengths = [piece.shape[1] for piece in pieces]
-    trial = np.pad(np.repeat(range(len(pieces)), lengths), rest) # (T,)
     start = rest + np.cumsum(lengths) - lengths
+    trial = np.repeat(range(config.trials), lengths)
+    trial = np.pad(trial, rest) # (T,)
+    trials = np.stack([start, start + lengths], axis=1)
 
-    position = behaviour['position'] if cue == 'reward' else 100*behaviour['forward']
-    before, after = position < fork, position >= fork
-    middle = start + np.bincount(trial[before])
-    end = middle + np.bincount(trial[after])
-    trials = np.stack([start, end], axis=1)
-    if config.kind == 'maze': # where the pause belongs to the trial
-        trials[:, 1] = start + lengths
-        info |= {'stem_start': start, 'stem_stop': middle, 'arm_start': middle, 'arm_stop': end}
+    position = 100*behaviour['forward']
+    in_stem = position < 200
+    in_arm = position >= 200
+    fork = start + np.bincount(trial[in_stem])
+    info['stem_start'] = start
+    info['stem_stop'] = info['arm_start'] = fork
+    info['arm_stop'] = fork + np.bincount(trial[in_arm])
 
-    variables = {}
-    for name, inside in ((cue, before), ('choice', after)):
-        signs = np.where(np.isin(info[name], POSITIVE), 1, -1)
-        variables[name] = inside*signs[trial]
-    variables |= {name: zscore(x) for name, x in behaviour.items() if name in VELOCITIES}
+    cue = np.where(info['cue'] == 'black', 1, -1)
+    choice = np.where(info['choice'] == 'left', 1, -1)
+    variables = {
+        'cue': in_stem*cue[trial],
+        'choice': in_arm*choice[trial]}
+    for name in VELOCITIES:
+        variables[name] = zscore(behaviour[name])
     return Task(config, behaviour, trials, info, position, variables)
 
-# %% ../nbs/02b_tasks.ipynb #2aaea743
+# %% ../nbs/02b_tasks.ipynb #596f1478
+def track_course(config, rng):
+    "Draw a session on the track."
+    near = rng.random(config.trials) < .5
+    rest = 20 # frames of teleport, two seconds
+    position, reward, trials = [], [], []
+    for sign in np.where(near, 1, -1):
+        run = run_along(230., 26., config.rate, rng) # at 26 cm/s
+        start = len(position)
+        trials.append([start, start + len(run)])
+        position += [*run]
+        position += [np.nan]*rest
+        reward += [sign]*(len(run) + rest)
+
+    position = np.array(position)
+    steps = np.diff(position, append=np.nan)
+    speed = np.nan_to_num(steps)*config.rate # 0 in the teleport
+    behaviour = {'position': position, 'speed': speed}
+    info = {'reward': np.where(near, 'near', 'far')}
+    variables = {'reward': (position < 100)*reward, 'speed': zscore(speed)}
+    return Task(config, behaviour, np.array(trials), info, position, variables)
+
 def worm_course(config, rng):
     "Draw a worm that crawls, and reverses every half a minute for some seconds."
     rate, frames = config.rate, config.frames
     drive = smooth_noise(2*rate, rng, frames)
     velocity = .05*np.tanh(3 - 3*drive) # mm/s, negative where the drive is above 1
     head_angle = .3*smooth_noise(rate, rng, frames) # rad
-    behaviour = {'velocity': velocity, 'head_angle': head_angle, 'reversal_vec': velocity < 0}
+    behaviour = {
+        'velocity': velocity,
+        'head_angle': head_angle,
+        'reversal_vec': velocity < 0}
     variables = {'velocity': zscore(velocity), 'head_angle': zscore(head_angle)}
     trials = windows_of([[0, frames]])
     nowhere = np.full(frames, np.nan)
     return Task(config, behaviour, trials, {}, nowhere, variables)
 
-# %% ../nbs/02b_tasks.ipynb #668a7d3b
+# %% ../nbs/02b_tasks.ipynb #f90b87bf
 def plant(task, rng):
     "Draw what each neuron carries: gains for variables; height and centre of a place field."
-    config, n = task.config, task.config.neurons
-    def carriers(share): return rng.permutation(n)[:round(share*n)]
-    def sizes(neurons): return rng.uniform(.7, 1.3, len(neurons))
-
+    n = task.config.neurons
     truth = {}
-    shares = {'cue': config.cue_share, 'reward': config.cue_share, 'choice': config.choice_share}
     for name in task.variables:
-        chosen = carriers(shares.get(name, config.velocity_share))
+        share = .2 if name in VELOCITIES else .25 # of the neurons
+        chosen = rng.permutation(n)[:round(share*n)]
+        sizes = rng.uniform(.7, 1.3, len(chosen))
+        sizes[1::2] *= -1 # half of them
         truth[name] = np.zeros(n)
-        truth[name][chosen] = config.gain*sizes(chosen)
-        truth[name][chosen[1::2]] *= -1 # half of them
+        truth[name][chosen] = task.config.gain*sizes
 
     truth['field_cm'] = np.full(n, np.nan)
     truth['field'] = np.zeros(n)
-    if config.kind != 'worm':
-        chosen = carriers(config.field_share)
-        first, last = np.nanmin(task.position), np.nanmax(task.position)
+    if task.config.kind != 'worm':
+        chosen = rng.permutation(n)[:round(.25*n)]
+        first = np.nanmin(task.position)
+        last = np.nanmax(task.position)
         truth['field_cm'][chosen] = rng.uniform(first, last, len(chosen))
-        truth['field'][chosen] = 1.5*sizes(chosen) # of the drive
+        truth['field'][chosen] = 1.5*rng.uniform(.7, 1.3, len(chosen))
     return truth
 
-def draw_neurons(task, network, first):
-    "Draw spikes and dF/F (T, n) of the 128 neurons from `first` on, or as many as remain."
-    config = task.config
-    rng = task_stream(config, NEURONS, [first])
-    truth = {name: x[first:first + 128] for name, x in task.truth.items()}
-    n = len(truth['field'])
+def draw_neurons(task, network):
+    "Draw spikes and dF/F (T, N) of all neurons."
+    config, truth = task.config, task.truth
+    rng = task_stream(config, NEURONS, 0)
+    n = config.neurons
     base = rng.normal(-.6, .3, n)
-    tuned = sum(np.outer(x, truth[name]) for name, x in task.variables.items())
+    tuned = np.zeros((len(task.position), n))
+    for name, x in task.variables.items():
+        tuned += np.outer(x, truth[name])
+    drive = base + tuned
+
     distance = task.position[:, None] - truth['field_cm']
     fields = np.exp(-.5*(distance/20)**2) # 20 cm wide
-    fields = np.nan_to_num(fields)*truth['field']
+    drive += np.nan_to_num(fields)*truth['field']
     coupling = rng.normal(0, config.latent_gain/np.sqrt(8), (8, n))
-    own = .3*smooth_noise(.7*config.rate, rng, len(distance), [n])
-    drive = base + tuned + fields + task.latent @ coupling + own
+    drive += task.latent @ coupling
+    own = smooth_noise(.7*config.rate, rng, len(drive), [n])
+    drive += .3*own
 
     spikes = draw_spikes(drive, network, rng)
     brightness = .3*np.exp(.3*rng.standard_normal(n)) # dF/F per unit of calcium
@@ -291,19 +292,19 @@ def draw_neurons(task, network, first):
     traces = brightness*calcium_of(spikes, network) + noise
     return spikes, traces.astype('float32')
 
-# %% ../nbs/02b_tasks.ipynb #f6d12844
+# %% ../nbs/02b_tasks.ipynb #1a90545d
 def simulate_task(config: TaskConfig=TaskConfig()) -> Task:
     "Draw a session: behaviour, planted gains, a shared network, Poisson spikes, dF/F."
-    draw_course = worm_course if config.kind == 'worm' else run_course
-    task = draw_course(config, task_stream(config, BEHAVIOUR))
+    courses = {'maze': maze_course, 'track': track_course, 'worm': worm_course}
+    task = courses[config.kind](config, task_stream(config, BEHAVIOUR))
     task.truth = plant(task, task_stream(config, TUNING))
     seed = int(task_stream(config, LATENT).integers(2**31))
-    network = SimulationConfig(neurons=8, trials=1, steps=len(task.position) + 100,
-                               dt=1/config.rate, noise_sd=.5, tau_decay=1., seed=seed)
+    network = SimulationConfig(
+        neurons=8, trials=1, noise_sd=.5, tau_decay=1.,
+        steps=len(task.position) + 100, # the first 100 are left out
+        dt=1/config.rate,
+        seed=seed)
     states = hidden_states(weights(network), network)
     task.latent = zscore(np.tanh(states[0, 100:]))
-
-    firsts = range(0, config.neurons, 128) # in blocks, for the memory
-    blocks = [draw_neurons(task, network, first) for first in firsts]
-    task.spikes, task.traces = map(np.hstack, zip(*blocks))
+    task.spikes, task.traces = draw_neurons(task, network)
     return task
