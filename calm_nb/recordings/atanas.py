@@ -3,18 +3,16 @@
 # %% auto #0
 __all__ = ['read_labels', 'read', 'load']
 
-# %% ../../nbs/lib/atanas.ipynb #75588879
+# %% ../../nbs/lib/atanas.ipynb #fbb9c272
 import bz2, json, re
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-
 import numpy as np, pandas as pd
-
 from ..core import RecordingError, choose, expect, open_hdf5, read_field
 from ..data import Corpus, Raw, Recording, frame_times, stored_corpus, windows_of
 
-# %% ../../nbs/lib/atanas.ipynb #7250ac16
+# %% ../../nbs/lib/atanas.ipynb #9d0ed567
 # a row per file of the lab's list: uid, release, kind, positive (side of the head angle), sha256
 WORMS = pd.read_csv(files('calm_nb')/'worms.csv')
 CONTROLS = set(WORMS.uid[WORMS.kind == 'gfp'])
@@ -34,13 +32,15 @@ def uid_of(path):
     return uid[0] if uid else Path(path).stem
 
 def select_uids(select, uids):
-    "Return the uids that `select` stands for, as in `load`; raises ValueError for an unknown one."
-    if select is None: return set(uids) - CONTROLS
-    if select == 'paper': return set(WORMS.uid) - CONTROLS
+    "The uids that `select` stands for, as in `load`; raises ValueError for an unknown one."
+    if select is None:
+        return set(uids) - CONTROLS
+    if select == 'paper':
+        return set(WORMS.uid) - CONTROLS
     wanted = select.split() if isinstance(select, str) else select
     return {choose('recording', uid, sorted(uids)) for uid in wanted}
 
-# %% ../../nbs/lib/atanas.ipynb #622d8fe3
+# %% ../../nbs/lib/atanas.ipynb #618755eb
 def read_labels(
     path, # neuropal_label.json, plain or .bz2
 ) -> pd.DataFrame: # uid, number of the neuron (from 1), label, neuron_class, label_confidence
@@ -55,28 +55,28 @@ def read_labels(
                     name = entry['label'], entry['neuron_class'], confidence
                     rows.append((uid, int(number), *name))
         except Exception as error:
-            raise RecordingError(
-                f'{path}: no labels of neurons ({error!r}); expected JSON, data -> uid -> '
-                'idx_neuron-label -> number -> label, neuron_class, confidence: download it again '
-                'or move it away') from error
+            raise RecordingError(f'{path}: no labels of neurons ({error!r}); download it again '
+                                 'or move it away') from error
     return pd.DataFrame(rows, columns=NO_LABELS.columns)
 
 def _neuron_table(roi, neurons, labels, notes):
     "Return columns of the neurons roi, numbers from 1 of `neurons`; labels: rows of this worm."
     names = labels.drop_duplicates('number').set_index('number')
     foreign = [number for number in names.index if not 1 <= number <= neurons]
-    if foreign: notes.append(f'labels of neurons {foreign}, of {neurons} in all: doubt the others')
+    if foreign:
+        notes.append(f'labels of neurons {foreign}, of {neurons} in all: doubt the others')
     names = names.reindex(roi)
-    return dict(roi=roi,
-                label=names.label.fillna('').to_numpy(str),
-                neuron_class=names.neuron_class.fillna('').to_numpy(str),
-                label_confidence=names.label_confidence.to_numpy(np.float32))
+    return dict(
+        roi=roi,
+        label=names.label.fillna('').to_numpy(str),
+        neuron_class=names.neuron_class.fillna('').to_numpy(str),
+        label_confidence=names.label_confidence.to_numpy(np.float32))
 
-# %% ../../nbs/lib/atanas.ipynb #c1198a4d
+# %% ../../nbs/lib/atanas.ipynb #e9e79b06
 def segments_of(splits, frames, source, notes):
     "Return the stretches, (m, 2) frames [start, stop); splits: (2, m) from 1, inclusive."
-    expect(splits.ndim == 2 and len(splits) == 2 and (splits % 1 == 0).all(), f'{source}: '
-           f'gcamp/idx_splits has shape {splits.shape}; expected two rows of whole frames')
+    expect(splits.ndim == 2 and len(splits) == 2 and (splits % 1 == 0).all(),
+           f'{source}: gcamp/idx_splits is not two rows of whole frames: download it again')
     splits = splits.astype(int)
     if splits.shape[1] > 2 and (np.diff(splits) == 1).all():
         notes.append('idx_splits lists every frame: each row is one stretch')
@@ -90,8 +90,8 @@ def segments_of(splits, frames, source, notes):
         segments = segments[segments[:, 0] < frames]
     edges = segments.ravel()
     expect(edges.size and edges[0] >= 0 and (np.diff(edges) >= 0).all(),
-           f'{source}: gcamp/idx_splits {splits[:, :5].tolist()}; expected first and last frames '
-           f'of stretches in order, within {frames} frames')
+           f'{source}: gcamp/idx_splits {splits[:, :5].tolist()} is not first and last frames '
+           'of stretches in order: download it again')
     return segments
 
 def cut_at_pauses(segments, pause, notes):
@@ -101,7 +101,8 @@ def cut_at_pauses(segments, pause, notes):
         cuts = start + 1 + np.flatnonzero(pause[start + 1:stop])
         edges = [start, *cuts, stop]
         pieces += zip(edges[:-1], edges[1:])
-        if cuts.size: notes.append(f'the stamps pause before frames {cuts.tolist()}: stretches end')
+        if cuts.size:
+            notes.append(f'the stamps pause before frames {cuts.tolist()}: stretches end')
     return np.array(pieces)
 
 def rate_of(times, segments, source):
@@ -109,11 +110,11 @@ def rate_of(times, segments, source):
     first, last = segments[:, 0], segments[:, 1] - 1
     seconds = (times[last] - times[first]).sum()
     rate = (last - first).sum()/max(seconds, 1e-9)
-    expect(.5 <= rate <= 5, f'{source}: the time stamps give {rate:.4g} frames per second; '
-           'expected 0.5 to 5, from stamps in seconds')
+    expect(.5 <= rate <= 5, f'{source}: {rate:.4g} frames per second; expected 0.5 to 5, from '
+           'time stamps in seconds')
     return rate
 
-# %% ../../nbs/lib/atanas.ipynb #335b91a8
+# %% ../../nbs/lib/atanas.ipynb #cafcfe84
 def _read_behaviour(file, frames, notes):
     "Return the behaviour that has values for the frames, float32, NaN where missing."
     behaviour = {}
@@ -130,10 +131,10 @@ def _read_behaviour(file, frames, notes):
 
 def read(
     path, # <uid>-data.h5
-    traces: str='trace_array_original', # or trace_array, traces_array_F_F20, traces_array_F_Fmean
-    window: int=80, # frames per pseudo-trial
-    labels: pd.DataFrame=NO_LABELS, # names of neurons, from `read_labels`
-    session: str=None, # name of the recording; None: its uid
+    traces='trace_array_original', # or trace_array, traces_array_F_F20, traces_array_F_Fmean
+    window=80, # frames per pseudo-trial
+    labels=NO_LABELS, # names of neurons, from `read_labels`
+    session=None, # name of the recording; None: its uid
 ) -> Recording: # one animal, cut into windows that never cross a stretch
     "Read one worm; raises RecordingError that names the file, FileNotFoundError, ValueError."
     path, uid, notes = Path(path), uid_of(path), []
@@ -151,7 +152,8 @@ def read(
     good = (np.abs(x) < 1e30).all(0) # also False for NaN
     expect(good.any(), f'{said} has no neuron without NaN')
     roi, bad = np.flatnonzero(good) + 1, np.flatnonzero(~good) + 1
-    if bad.size: notes.append(f'neurons {bad.tolist()} hold NaN: left out')
+    if bad.size:
+        notes.append(f'neurons {bad.tolist()} hold NaN: left out')
     columns = _neuron_table(roi, neurons, labels[labels.uid == uid], notes)
 
     # stretches, rate and windows
@@ -159,22 +161,21 @@ def read(
     times, pause = frame_times(stamps, frames, path, notes)
     segments = cut_at_pauses(segments, pause, notes)
     trials = windows_of(segments, window)
-    expect(len(trials), f'{path}: no stretch of {segments[:5].tolist()} holds {window} frames: '
-           'choose a shorter window')
+    expect(len(trials), f'{path}: no stretch holds {window} frames: choose a shorter window')
 
     listed = [] if standin else WORMS[WORMS.uid == uid].to_dict('records')
     units = {name: BEHAVIOUR[name] for name in behaviour}
-    meta = {'traces': traces, 'behaviour_units': units, 'standin': standin, 'listed': listed}
+    meta = {'behaviour_units': units, 'standin': standin, 'listed': listed}
     return Recording(
         x[:, good], rate_of(times, segments, path), uid, session or uid, trials, segments,
         behaviour, columns, units=TRACES[traces], pseudo_trials=True, source=path.name,
         meta=meta, notes=notes)
 
-# %% ../../nbs/lib/atanas.ipynb #5560d6ea
+# %% ../../nbs/lib/atanas.ipynb #39953900
 def load(
     root, # folder of the <uid>-data.h5 files, searched with its subfolders
     select=None, # uids, in a list or text; 'paper': its 80; None: all but the controls with GFP
-    traces: str='trace_array_original', window: int=80, # as in `read`
+    traces='trace_array_original', window=80, # as in `read`
     **options, # of `stored_corpus`: scale, sessions, neurons, held_out, seed, alpha, store
 ) -> Corpus: # one session per recording
     "Load the worms of a folder; raises FileNotFoundError, RecordingError, ValueError."

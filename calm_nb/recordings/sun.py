@@ -14,15 +14,15 @@ from ..core import choose, expect, need
 from ..data import Corpus, Raw, Recording, frame_times, stored_corpus
 from .tseng import reading
 
-# %% ../../nbs/lib/sun.ipynb #f1d3eff6
-def download_steps(folder='data/sun') -> str: # where the animals belong
+# %% ../../nbs/lib/sun.ipynb #b3da36e6
+def download_steps(folder='data/sun'): # where the animals belong
     "Return what to do to get the release, as lines of text."
     return f"""1. files and md5 sums: https://doi.org/10.25378/janelia.27273552, or as a list
    https://api.figshare.com/v2/articles/27273552/files?page_size=1000
 2. download all parts of an archive into one folder and compare their md5 sums
 3. unpack the first part, which opens the others: 7z x name.zip.001 -o'{folder}'"""
 
-# %% ../../nbs/lib/sun.ipynb #b4a46995
+# %% ../../nbs/lib/sun.ipynb #8794f45b
 SIGNALS = {'F': 'fluorescence (a.u.)', 'Fneu': 'neuropil fluorescence (a.u.)',
            'Fns': 'fluorescence less neuropil (a.u.)', 'spks': 'deconvolved (a.u.)',
            'Fdemix': 'fluorescence, demixed, less neuropil and baseline (a.u.)'}
@@ -33,7 +33,7 @@ def check_chunk(path, size=None):
     unpacked, packed = struct.unpack('<4xI4xI', header)
     stored = path.stat().st_size
     fits = packed == stored and unpacked <= 1000*stored and size in (None, unpacked)
-    expect(fits, f'{path}: {stored:,} bytes that claim to be {packed:,} and to hold {unpacked:,}; '
+    expect(fits, f'{path}: a chunk that is cut short, or says that it holds {unpacked:,} bytes: '
            'unpack the archive again')
 
 def open_array(folder, ndim, kinds):
@@ -43,11 +43,11 @@ def open_array(folder, ndim, kinds):
         array = zarr.open_array(folder, mode='r', zarr_format=2)
         codecs = [type(codec).__name__ for codec in (*array.filters, *array.compressors)]
         fits = array.ndim == ndim and array.dtype.kind in kinds and codecs == ['Blosc']
-        expect(fits, f'{array.dtype} of shape {array.shape}, packed by {codecs}; expected '
-               f'{ndim} axes, packed by Blosc: unpack the archive again')
+        expect(fits, f'shape {array.shape}, packed by {codecs}; expected {ndim} axes, packed by '
+               'Blosc: unpack the archive again')
         size = math.prod(array.chunks)*array.dtype.itemsize
-        for place in np.ndindex(*array.cdata_shape):
-            check_chunk(folder/'.'.join(map(str, place)), size)
+        for position in np.ndindex(*array.cdata_shape):
+            check_chunk(folder/'.'.join(map(str, position)), size)
     return array
 
 def read_signal(folder, notes):
@@ -57,7 +57,7 @@ def read_signal(folder, notes):
         traces = np.ascontiguousarray(array[:].T, np.float32)
     good = np.isfinite(traces).all(0)
     expect(good.any(), f'{folder}: NaN or infinite values in every cell; a session that was not '
-           "registered with the others is read with registration='single'")
+           "registered is read with registration='single'")
     if not good.all():
         notes.append(f'{sum(~good)} cells with NaN or infinite values left out')
     return traces[:, good], np.flatnonzero(good)
@@ -66,12 +66,11 @@ def animal_of(folder): # A7 of Tyche-A7-SetA.zarr, which is one of its archives;
     return re.sub(r'^Tyche-([A-Z]\d+)\b.*|\.zarr$', r'\1', folder.name)
 
 def session_name(folder, number): # Tyche-A7-SetA-2020_01_31-1, after day and number of the day
-    days = open_array(folder/'data_paths', 1, 'U')
-    with reading(folder/'data_paths'):
-        day = days[:][number]
+    with reading(folder):
+        day = open_array(folder/'data_paths', 1, 'U')[:][number]
     return folder.name.removesuffix('.zarr') + '-' + re.sub(r'[^-.+A-Za-z0-9_]+', '-', day)
 
-# %% ../../nbs/lib/sun.ipynb #019ba40c
+# %% ../../nbs/lib/sun.ipynb #4180b90a
 MODULE = re.compile(r'builtins|datetime|numpy(\._?core\.\w+)?|'
                     r'pandas(\.arrays|\.(core|_libs)(\.\w+){1,2})?')
 ALLOWED = set('''slice date datetime timedelta dtype ndarray scalar _reconstruct _frombuffer
@@ -96,11 +95,12 @@ class TableUnpickler(Unpickler):
         "Refuse two states with which numpy would read what is not its memory."
         target, state = self.stack[-2:]
         fits = True
-        if isinstance(target, np.dtype): fits = target.flags == state[7] and state[2:5] == (None,)*3
+        if isinstance(target, np.dtype):
+            fits = target.flags == state[7] and state[2:5] == (None, None, None)
         elif isinstance(target, np.ndarray) and isinstance(state[-1], list):
             fits = len(state[-1]) == math.prod(state[-4])
         if not fits:
-            raise pickle.UnpicklingError(f'a {type(target)} with a forged state')
+            raise pickle.UnpicklingError('an array or a type with a forged state')
         super().load_build()
     dispatch = Unpickler.dispatch | {pickle.BUILD[0]: load_build}
 
@@ -121,10 +121,10 @@ def read_tables(path):
 
 def read_track(frame):
     "Position (cm), trial and interim number, time (s) of each frame, NaN where there is none."
-    expect(frame['name'].nunique() == 1 and (frame['frame'] == frame.index).all(), 'path.frame '
-           'does not hold each frame of one actor, in order; take another session')
-    track = frame[['position', 'trial_number', 'interim_number']].apply(pd.to_numeric)
-    return track.astype(float).assign(time=frame['time'].dt.total_seconds())
+    one_each = frame['name'].nunique() == 1 and (frame['frame'] == frame.index).all()
+    expect(one_each, 'path.frame is not each frame of one actor, in order; take another session')
+    track = frame[['position', 'trial_number', 'interim_number']].astype(float)
+    return track.assign(time=frame['time'].dt.total_seconds())
 
 def read_trials(track, table, frames, notes):
     "Trials (n, 2), of `frames` frames at most, and what happened in them: name -> (n,)."
@@ -146,65 +146,66 @@ def read_trials(track, table, frames, notes):
                            'reward': table['reward_id'].map({1: 'near', 2: 'far'}),
                            'is_guided': guided.map({'True': True, 'False': False}),
                            'trial_number': table['trial_number'].astype(int)})
-    expect(labels.notna().all(axis=None), 'another reward_id than 1 and 2, or is_guided '
-           'than True and False: is it another task?')
+    expect(labels.notna().all(axis=None), 'another reward_id than 1 and 2, or is_guided than True '
+           'and False: is it another task?')
     return sorted(trials.values()), dict(labels)
 
-# %% ../../nbs/lib/sun.ipynb #ae4b2171
+# %% ../../nbs/lib/sun.ipynb #d787cd54
 def read(
-    folder, number: int=0, # of an animal, which holds gimbl and multi; of the session
-    registration: str='multi', # 'multi': cells followed over days; 'single': the session's own
-    signal: str='Fdemix', # of SIGNALS
-    frames: int=64, # per trial at most, as in the paper; None: all
-    rate: float=10., # Hz; a session more than 5 % off is refused; None: any
+    folder, # of an animal, which holds gimbl and multi
+    number=0, # of the session
+    registration='multi', # 'multi': cells followed over days; 'single': the session's own
+    signal='Fdemix', # of SIGNALS
+    frames=64, # per trial at most, as in the paper; None: all
 ) -> Recording:
     "Read one session; raises RecordingError."
-    folder, notes = Path(folder), []
+    folder = Path(folder)
+    notes = []
     choose('registration', registration, ('multi', 'single'))
     choose('signal', signal, SIGNALS)
-    place, path = folder/registration/signal/str(number), folder/'gimbl'/'vr'/str(number)/'0'
-    traces, roi = read_signal(place, notes)
+    stored = folder/registration/signal/str(number)
+    traces, roi = read_signal(stored, notes)
+    path = folder/f'gimbl/vr/{number}/0'
     with reading(path):
         frame, table = read_tables(path)
         track = read_track(frame)
-        times, track['pause'] = frame_times(track['time'], len(track), str(path), notes)
-        hertz = 1/np.diff(times)[~track['pause'][1:]].mean()
-        expect(rate is None or .95*rate < hertz < 1.05*rate, f'{hertz:.2f} Hz; expected {rate}, '
-               'or pass rate=None')
-        speed = track['position'].diff().abs()*hertz
+        times, track['pause'] = frame_times(track['time'], len(track), path, notes)
+        rate = 1/np.diff(times)[~track['pause'][1:]].mean()
+        expect(9.5 < rate < 10.5, f'{rate:.2f} Hz, not 10; take another session')
+        speed = track['position'].diff().abs()*rate
         track['speed'] = speed.mask(track['interim_number'].notna() | (speed > 150))
 
         # a pulse that was lost shifts all frames after it
-        gaps, T = track['pause'].sum(), min(len(traces), len(track))
-        fits = T > .95*max(len(traces), len(track)) and (T == len(traces) or not gaps)
-        expect(fits, f'{place}: {len(traces)} frames of imaging, {len(track)} of virtual reality '
-               f'with {gaps} gaps; expected as many: take another session')
+        T = min(len(traces), len(track))
+        whole = T == len(traces) or not track['pause'].any()
+        expect(whole and T > .95*max(len(traces), len(track)), f'{len(traces)} frames of imaging, '
+               f'{len(track)} of virtual reality, or a gap: take another session')
         track = track[:T]
         trials, labels = read_trials(track, table, frames or T, notes)
 
     borders = [0, *np.flatnonzero(track['pause']), T]
-    meta = {'field': 'CA1', 'registration': registration, 'signal': signal,
-            'standin': (folder/'.zattrs').is_file() and 'standin' in (folder/'.zattrs').read_text(),
+    attributes = folder/'.zattrs'
+    meta = {'standin': attributes.is_file() and 'standin' in attributes.read_text(),
             'behaviour_units': {'position': 'cm', 'speed': 'cm/s'}}
-    return Recording(traces[:T], hertz, animal_of(folder), session_name(folder, number), trials,
+    return Recording(traces[:T], rate, animal_of(folder), session_name(folder, number), trials,
                      [*pairwise(borders)], dict(track[['position', 'speed']].astype(np.float32)),
                      dict(region=np.full(len(roi), 'CA1'), roi=roi), labels, units=SIGNALS[signal],
-                     source='/'.join(place.parts[-4:]), meta=meta, notes=notes)
+                     source='/'.join(stored.parts[-4:]), meta=meta, notes=notes)
 
-# %% ../../nbs/lib/sun.ipynb #d5bf112e
+# %% ../../nbs/lib/sun.ipynb #58d676f5
 def load(
     root, # folder of the animals, or of folders with them
     select=None, # names of animals or sessions; None: all
-    registration: str='multi', signal: str='Fdemix', frames: int=64, rate: float=10., # see `read`
+    registration='multi', signal='Fdemix', frames=64, # see `read`
     held_out=3/13, # animals, as in the paper: a fraction, how many, or names
     **options, # of `stored_corpus`: scale, sessions, neurons, seed, alpha, store, workers
 ) -> Corpus: # a session per day of an animal
     "Load the sessions of a folder; raises FileNotFoundError if none can be read."
     choose('registration', registration, ('multi', 'single'))
     choose('signal', signal, SIGNALS)
-    choices = dict(registration=registration, signal=signal, frames=frames, rate=rate)
+    choices = dict(registration=registration, signal=signal, frames=frames)
     root = Path(root).expanduser()
-    raws, skipped, known = {}, {}, set()
+    raws, skipped, names = {}, {}, set()
     select = {select} if isinstance(select, str) else set(select or ())
     folders = [vr for depth in range(4) for vr in root.glob('*/'*depth + 'gimbl/vr/*')
                if vr.name.isdigit()]
@@ -213,16 +214,16 @@ def load(
         animal = animal_of(folder)
         try:
             name = session_name(folder, number)
-            known |= {name, animal}
+            names |= {name, animal}
             if select and not select & {name, animal}:
                 continue
-            place = folder/registration/signal/vr.name
-            expect(np.isfinite(open_array(place, 2, 'fiu')[:, 0]).any(), f'{place}: NaN, so not '
-                   "registered with other sessions; it is read with registration='single'")
+            stored = folder/registration/signal/vr.name
+            expect(np.isfinite(open_array(stored, 2, 'fiu')[:, 0]).any(), f'{stored}: NaN, so not '
+                   "registered; it is read with registration='single'")
             expect(name not in raws, f'{folder}: session {name} a second time; remove one')
-            raws[name] = Raw((place, vr), partial(read, folder, number, **choices), animal)
+            raws[name] = Raw((stored, vr), partial(read, folder, number, **choices), animal)
         except (ValueError, RuntimeError) as error:
             skipped[name] = str(error)
-    for word in select: choose('animal or session', word, sorted(known))
+    for word in select: choose('animal or session', word, sorted(names))
     return stored_corpus('sun', raws, choices, root=root, held_out=held_out, skipped=skipped,
                          expected='folders with gimbl and multi, see download_steps()', **options)

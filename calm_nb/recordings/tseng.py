@@ -13,7 +13,7 @@ import numpy as np, pandas as pd
 from ..core import RecordingError, choose, expect, open_hdf5, read_field
 from ..data import Corpus, Raw, Recording, frame_times, stored_corpus
 
-# %% ../../nbs/lib/tseng.ipynb #fb298de5
+# %% ../../nbs/lib/tseng.ipynb #b42668f4
 WORDS = {'mouse': ('3', '4', '5', '6', '7', '8', '9', '10'),
          'region': ('AM', 'MM', 'PM', 'RSC', 'V1', 'visA'),
          'layer': ('L23', 'L5'),
@@ -23,26 +23,27 @@ NAME = re.compile(r'mouse-(?P<mouse>[^-]+)-session-date-(?P<date>\d{4}-\d\d-\d\d
 
 def parse_name(path):
     "What a file's name tells: mouse, date, region, layer, imaging; {} if it is named otherwise."
-    match = NAME.search(Path(path).name)
+    match = NAME.search(path.name)
     return match.groupdict() if match else {}
 
 def session_name(path): # 9-2017-08-19-visA-L23
-    return '-'.join([*parse_name(path).values()][:4]) or Path(path).stem
+    return '-'.join([*parse_name(path).values()][:4]) or path.stem
 
-def selection(asked): # {'mouse': ['9', '10']}; raises ValueError for an unknown word
+def selection(**asked): # mouse=['9', '10'], …; raises ValueError for an unknown word
     chosen = {}
     for what, words in asked.items():
-        if words is None: continue
+        if words is None:
+            continue
         chosen[what] = [choose(what, str(word), WORDS[what]) for word in np.atleast_1d(words)]
     return chosen
 
-# %% ../../nbs/lib/tseng.ipynb #ef337a09
+# %% ../../nbs/lib/tseng.ipynb #3648863d
 def download_steps(
     mouse=None, region=None, layer=None, imaging=None, # a word or several of WORDS; None: all
-    folder: str='data/tseng', # to download to
-) -> str: # lines for a shell
+    folder='data/tseng', # to download to
+): # lines for a shell
     "Return the commands that download a selection; raises ValueError for an unknown word."
-    words = selection(dict(mouse=mouse, region=region, layer=layer, imaging=imaging))
+    words = selection(mouse=mouse, region=region, layer=layer, imaging=imaging)
     lines = ['pip install dandi', f"mkdir -p '{folder}'"]
     options = f"--preserve-tree --existing refresh --path-type glob --output-dir '{folder}'"
     for m, r, l, i in product(*(words.get(what, '*') for what in WORDS)):
@@ -50,19 +51,18 @@ def download_steps(
                      f"sub-{m}/*-area-{r}-{l}-{i}-imaging*'")
     return '\n'.join(lines)
 
-# %% ../../nbs/lib/tseng.ipynb #a471ec37
+# %% ../../nbs/lib/tseng.ipynb #c9966849
 FIELDS = { # dataset of a plane, unit
     'dff': ('processing/ophys/df_over_f_plane_{0}/dF_over_F_plane_{0}/data', 'dF/F'),
     'deconvolved': ('processing/ophys/deconvolved_activity_plane_{0}/data', 'deconvolved (a.u.)')}
 
 STEP = 5 # frames per volume
-ALIGNED = 'processing/behavior/frame_aligned_'
-VELOCITY = ALIGNED + 'velocity/frame_aligned_pitch_roll_yaw_velocity'
-POSITION = ALIGNED + 'position/frame_aligned_forward_and_lateral_position'
-NUMBER = ALIGNED + 'trial_number/data'
+NUMBER = 'processing/behavior/frame_aligned_trial_number/data'
+VELOCITY = 'processing/behavior/frame_aligned_velocity/frame_aligned_pitch_roll_yaw_velocity'
+POSITION = 'processing/behavior/frame_aligned_position/frame_aligned_forward_and_lateral_position'
 PLANE_INDEX = 'processing/behavior/plane_idx_for_imaging_frames/data'
 COURSES = {VELOCITY: ('pitch', 'roll', 'yaw'), POSITION: ('forward', 'lateral'),
-           ALIGNED + 'time_from_choice_point': ('time_from_choice',)}
+           'processing/behavior/frame_aligned_time_from_choice_point': ('time_from_choice',)}
 UNITS = {'forward': 'm', 'lateral': 'm', 'time_from_choice': 's'}
 
 @contextmanager
@@ -76,15 +76,16 @@ def reading(path):
 def read_mouse(file):
     "The mouse's name; refuses a file without trials."
     number = read_field(file, NUMBER, missing=None)
-    expect(number is not None, f'no {NUMBER}, like retinotopy files: leave it out')
+    expect(number is not None, 'no trial numbers, like retinotopy files: leave it out')
     return str(read_field(file, 'general/subject/subject_id'))
 
 def is_multi_plane(file, frames):
     "Whether planes were imaged in turn, which the file then says for each frame."
     index = read_field(file, PLANE_INDEX, rows=frames, missing=None)
-    fits = index is None or (index == np.arange(frames) % STEP).all()
-    expect(fits, f'{PLANE_INDEX} is not 0 to 4 over and over')
-    return index is not None
+    if index is None:
+        return False
+    expect((index == np.arange(frames) % STEP).all(), 'planes are not 0 to 4 over and over')
+    return True
 
 def volume_mean(x, used):
     "Mean (T, k) of x (frames, k) over the `used` frames of each volume, without NaN."
@@ -101,73 +102,71 @@ def read_behaviour(file, frames, used):
         behaviour.update(zip(names, columns, strict=True))
     return behaviour
 
+def read_table(file, group, names):
+    "Columns of a table as a DataFrame."
+    rows = len(read_field(file, group + 'id', ndim=1))
+    return pd.DataFrame({name: read_field(file, group + name, 1, rows) for name in names})
+
 def read_traces(file, field, T, multi, notes):
     "Traces (T, N) float32 of all planes, and a DataFrame of what is known of the neurons."
     traces, tables = [], []
     for plane in range(STEP - 1):
         x = read_field(file, FIELDS[field][0].format(plane), ndim=2, missing=None)
-        if x is None: continue
-        if not multi: x = volume_mean(x, slice(None)) # one plane, at 30 Hz
-        expect(len(x) - T in (0, 1), f'{len(x)} volumes of a plane, not {T}: '
-               'download it again')
+        if x is None:
+            continue
+        if not multi: # one plane, at 30 Hz
+            x = volume_mean(x, slice(None))
+        expect(len(x) - T in (0, 1), f'{len(x)} volumes of a plane, not {T}: download it again')
         traces.append(x[:T].astype(np.float32, casting='same_kind'))
-
         rois = f'processing/ophys/ImageSegmentation/PlaneSegmentation_{plane}/'
-        region = read_field(file, rois + 'area', 1, x.shape[1])
-        region = np.where(region == 'A', 'visA', region) # elsewhere the files call it visA
-        table = pd.DataFrame({'plane': plane, 'roi': range(len(region)), 'region': region})
-        for name in ('ml', 'ap', 'depth'):
-            table[name] = read_field(file, rois + name, 1, len(table))
-        tables.append(table)
+        table = read_table(file, rois, ['area', 'ml', 'ap', 'depth'])
+        region = table.pop('area').replace('A', 'visA') # elsewhere the files call it visA
+        tables.append(table.assign(plane=plane, roi=range(x.shape[1]), region=region))
     expect(traces, 'no traces; choose another field of FIELDS')
     traces, neurons = np.concatenate(traces, 1), pd.concat(tables)
     good = np.isfinite(traces).all(0)
-    expect(good.any(), 'NaN or infinite values in every neuron; '
-           'choose another field of FIELDS')
-    if not good.all(): notes.append(f'{sum(~good)} neurons with NaN or infinite values left out')
+    expect(good.any(), 'NaN or infinite values in every neuron; choose another field of FIELDS')
+    if not good.all():
+        notes.append(f'{sum(~good)} neurons with NaN or infinite values left out')
     return traces[:, good], neurons[good]
 
-# %% ../../nbs/lib/tseng.ipynb #a06b40e6
+# %% ../../nbs/lib/tseng.ipynb #61f1f575
 LABELS = {'is_cueB': ('cue', 'black', 'white'), 'is_choL': ('choice', 'left', 'right'),
           'is_ruleA': ('rule', 'A', 'B'), 'is_correct': ('correct', True, False),
           'is_switch': ('switch', True, False), 'is_vis': ('is_vis', True, False)}
 
-def read_table(file, group, names):
-    "Columns of numbers of a table as a DataFrame."
-    rows = len(read_field(file, group + 'id', ndim=1))
-    return pd.DataFrame({name: read_field(file, group + name, ndim=1, rows=rows) for name in names})
-
 def read_trials(file, number, times, pause, least, most, notes):
     "Trials (n, 2) in volumes, of `least` to `most` volumes, and their labels: name -> (n,)."
     table = read_table(file, 'intervals/trials/', ['start_time', 'stop_time', *LABELS])
-    expect(table[[*LABELS]].isin([0, 1]).all(axis=None), 'a label in '
-           'intervals/trials is neither 0 nor 1: download it again')
+    expect(table[[*LABELS]].isin([0, 1]).all(axis=None), 'a label in intervals/trials is neither '
+           '0 nor 1: download it again')
 
     trials = {} # row -> start, stop
     for row in range(len(table)):
         volumes = np.flatnonzero(number == row)
-        if not max(least, 1) <= len(volumes) <= most: continue
+        if not max(least, 1) <= len(volumes) <= most:
+            continue
         whole = np.ptp(volumes) + 1 == len(volumes) and not pause[volumes[1:]].any()
         middle = times[volumes[len(volumes)//2]]
         if whole and table.start_time[row] <= middle <= table.stop_time[row]:
             trials[row] = volumes[0], volumes[-1] + 1
-    said = (f'{len(trials)} of {len(table)} trials have min_frames to max_frames volumes, without '
-            'a gap, at the time of their row')
+    said = f'{len(trials)} of {len(table)} trials are whole, in time, of min_frames to max_frames'
     expect(trials, f'{said}; change min_frames or max_frames')
     if len(trials) < len(table):
         notes.append(f'{said}: the others are left out')
-    labels = {'number': np.array([*trials])}
+    table = table.loc[[*trials]]
+    labels = {'number': table.index.to_numpy()}
     for column, (label, if_true, if_false) in LABELS.items():
-        labels[label] = np.where(table[column][[*trials]] == 1, if_true, if_false)
+        labels[label] = np.where(table[column] == 1, if_true, if_false)
     return np.array([*trials.values()]), labels
 
 def read_maze(file, trials, number, times):
     "Volumes of stem and arm: stem_start, stem_stop, … -> (n,); -1 where a trial has none."
-    epochs = read_table(file, 'intervals/epochs/', ['trial_id', 'start_time', 'stop_time'])
-    kind = read_field(file, 'intervals/epochs/epoch_type', 1, len(epochs))
+    columns = ['epoch_type', 'trial_id', 'start_time', 'stop_time']
+    epochs = read_table(file, 'intervals/epochs/', columns)
     labels = {}
     for part in ('stem', 'arm'):
-        epoch = epochs[kind == f'maze_{part}'].drop_duplicates('trial_id')
+        epoch = epochs[epochs['epoch_type'] == f'maze_{part}'].drop_duplicates('trial_id')
         epoch = epoch.set_index('trial_id').reindex(number)
         start = np.maximum(trials[:, 0], np.searchsorted(times, epoch.start_time))
         stop = np.minimum(trials[:, 1], np.searchsorted(times, epoch.stop_time, side='right'))
@@ -175,18 +174,19 @@ def read_maze(file, trials, number, times):
         labels[f'{part}_stop'] = np.where(start < stop, stop, -1)
     return labels
 
-# %% ../../nbs/lib/tseng.ipynb #47fb1b60
+# %% ../../nbs/lib/tseng.ipynb #df6eea0d
 def read(
     path, # an NWB file of the release
-    field: str='dff', # of FIELDS; the paper does not say which it took
-    min_frames: int=2, max_frames: int=None, # volumes per trial; the authors ask for 60 and 200
+    field='dff', # of FIELDS; the paper does not say which it took
+    min_frames=2, max_frames=None, # volumes per trial; the authors ask for 60 and 200
 ) -> Recording: # at 6 Hz
     "Read one session; raises FileNotFoundError, or RecordingError for a file of another kind."
     choose('field', field, FIELDS)
     path, notes = Path(path), []
     with open_hdf5(path) as file, reading(path):
         mouse, number = read_mouse(file), read_field(file, NUMBER, ndim=1)
-        frames, T = len(number), len(number)//STEP
+        frames = len(number)
+        T = frames//STEP
         multi = is_multi_plane(file, frames)
         traces, neurons = read_traces(file, field, T, multi, notes)
         used = neurons['plane'].unique() if multi else slice(None) # frames of a volume
@@ -194,46 +194,46 @@ def read(
         # the middle frame of a volume tells its time and trial
         middle = np.arange(T)*STEP + STEP//2
         stamps = read_field(file, POSITION + '/timestamps', rows=frames)
-        times, pause = frame_times(stamps[middle], T, str(path), notes)
+        times, pause = frame_times(stamps[middle], T, path, notes)
         rate = 1/np.diff(times)[~pause[1:]].mean()
         expect(5.4 < rate < 6.6, f'{rate:.4g} volumes per second, not 6: download it again')
         trials, labels = read_trials(file, number[middle], times, pause, min_frames,
                                      max_frames or T, notes)
         labels |= read_maze(file, trials, labels['number'], times)
-        swac = file['general/harvey_lab_swac_metadata_session']
-        meta = {'traces': field, 'behaviour_units': UNITS,
-                'standin': bool(file.attrs.get('calm_nb_standin')),
-                'field': str(swac['Registration'].attrs['fov_center_area']),
-                'layer': str(swac['Imaging'].attrs['cortical_layer'])}
+        imaging = file['general/harvey_lab_swac_metadata_session/Imaging']
+        neurons['layer'] = imaging.attrs['cortical_layer']
+        standin = bool(file.attrs.get('calm_nb_standin'))
 
     segments = [*pairwise([0, *np.flatnonzero(pause), T])]
     return Recording(traces, rate, mouse, session_name(path), trials, segments, behaviour,
-                     dict(neurons.assign(layer=meta['layer'])), labels,
-                     units=FIELDS[field][1], source=path.name, meta=meta, notes=notes)
+                     dict(neurons), labels, units=FIELDS[field][1], source=path.name, notes=notes,
+                     meta={'behaviour_units': UNITS, 'standin': standin})
 
-# %% ../../nbs/lib/tseng.ipynb #4cb5d137
+# %% ../../nbs/lib/tseng.ipynb #264d73ae
 def load(
     root, # folder of the NWB files, searched with its subfolders
     mouse=None, region=None, layer=None, imaging=None, # a word or several of WORDS; None: all
-    field: str='dff', min_frames: int=2, max_frames: int=None, # as in `read`
+    field='dff', min_frames=2, max_frames=None, # as in `read`
     held_out=None, # mice; None: 6 and 10 as in the paper, a quarter without them
     **options, # of `stored_corpus`: scale, sessions, neurons, seed, alpha, store, workers
 ) -> Corpus: # a session per file
     "Load the sessions of a folder; raises FileNotFoundError if none can be read."
-    words = selection(dict(mouse=mouse, region=region, layer=layer, imaging=imaging))
+    words = selection(mouse=mouse, region=region, layer=layer, imaging=imaging)
     choices = dict(field=field, min_frames=min_frames, max_frames=max_frames)
     choose('field', field, FIELDS)
-    root = Path(root).expanduser()
-    raws, skipped = {}, {}
+    root, raws, skipped = Path(root).expanduser(), {}, {}
     for path in sorted(root.rglob('*.nwb')):
         name = session_name(path)
-        if any(parse_name(path).get(what) not in choice for what, choice in words.items()): continue
+        told = parse_name(path)
+        if any(told.get(what) not in choice for what, choice in words.items()):
+            continue
         try:
-            with open_hdf5(path) as file, reading(path): mouse = read_mouse(file)
+            with open_hdf5(path) as file, reading(path):
+                subject = read_mouse(file)
             expect(name not in raws, f'{path}: session {name} a second time; remove one file')
-            raws[name] = Raw((path,), partial(read, path, **choices), mouse)
+            raws[name] = Raw((path,), partial(read, path, **choices), subject)
         except (RecordingError, OSError) as error:
-            skipped[str(path.relative_to(root))] = str(error)
+            skipped[str(path)] = str(error)
     if held_out is None:
         held_out = sorted({'6', '10'} & {raw.subject for raw in raws.values()}) or .25
     return stored_corpus('tseng', raws, choices, root=root, held_out=held_out, skipped=skipped,
