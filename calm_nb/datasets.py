@@ -15,7 +15,7 @@ from .data import Corpus
 from .fixtures import standin
 from .recordings import atanas, sun, tracks, tseng
 
-# %% ../nbs/lib/datasets.ipynb #e3bb5e72
+# %% ../nbs/lib/datasets.ipynb #ab1b27c8
 @dataclass(frozen=True)
 class Source:
     "A data set: what it is, the function that reads it, and how to get its files."
@@ -46,7 +46,7 @@ SOURCES = {
         "region='visA') takes a part, these lines all\n" + tseng.download_steps(folder='{folder}'),
         single=('6-*-07-16-visA-L23', '10-*-09-22-PM-L23', '10-*-11-13-AM-L23')),
     'sun': Source('mouse hippocampus, cue-delay-choice navigation (Sun et al. 2025)', sun.load,
-        f'select registration signal frames rate {_STORE}',
+        f'select registration signal frames {_STORE}',
         'animals, each a folder with gimbl/ and multi/\n' + sun.download_steps('{folder}')),
     'hippocampus': Source('mouse hippocampus, laps on linear tracks (Sheintuch, Rubin & Ziv 2022)',
         tracks.load, _STORE,

@@ -192,13 +192,13 @@ def read(
                      dict(region=np.full(len(roi), 'CA1'), roi=roi), labels, units=SIGNALS[signal],
                      source='/'.join(stored.parts[-4:]), meta=meta, notes=notes)
 
-# %% ../../nbs/lib/sun.ipynb #58d676f5
+# %% ../../nbs/lib/sun.ipynb #1eda0187
 def load(
     root, # folder of the animals, or of folders with them
     select=None, # names of animals or sessions; None: all
     registration='multi', signal='Fdemix', frames=64, # see `read`
     held_out=3/13, # animals, as in the paper: a fraction, how many, or names
-    **options, # of `stored_corpus`: scale, sessions, neurons, seed, alpha, store, workers
+    **options, # of `stored_corpus`: scale, sessions, neurons, seed, alpha, store
 ) -> Corpus: # a session per day of an animal
     "Load the sessions of a folder; raises FileNotFoundError if none can be read."
     choose('registration', registration, ('multi', 'single'))

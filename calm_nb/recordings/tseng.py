@@ -209,13 +209,13 @@ def read(
                      dict(neurons), labels, units=FIELDS[field][1], source=path.name, notes=notes,
                      meta={'behaviour_units': UNITS, 'standin': standin})
 
-# %% ../../nbs/lib/tseng.ipynb #264d73ae
+# %% ../../nbs/lib/tseng.ipynb #78ac2d86
 def load(
     root, # folder of the NWB files, searched with its subfolders
     mouse=None, region=None, layer=None, imaging=None, # a word or several of WORDS; None: all
     field='dff', min_frames=2, max_frames=None, # as in `read`
     held_out=None, # mice; None: 6 and 10 as in the paper, a quarter without them
-    **options, # of `stored_corpus`: scale, sessions, neurons, seed, alpha, store, workers
+    **options, # of `stored_corpus`: scale, sessions, neurons, seed, alpha, store
 ) -> Corpus: # a session per file
     "Load the sessions of a folder; raises FileNotFoundError if none can be read."
     words = selection(mouse=mouse, region=region, layer=layer, imaging=imaging)
