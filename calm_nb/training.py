@@ -237,7 +237,7 @@ def fit(
     model.eval()
     return result
 
-# %% ../nbs/lib/training.ipynb #c85365a6
+# %% ../nbs/lib/training.ipynb #406a5360
 def _digest(path, config):
     return hashlib.sha256(path.read_bytes() + config_key(config).encode()).hexdigest()
 
@@ -248,7 +248,7 @@ def save_pretrained(model, folder, **config): # what rebuilds the model
     if others: raise ValueError(f'{folder} holds {min(others)}, which would be lost: name another')
     with atomic_folder(folder) as draft:
         path = draft/'model.safetensors'
-        save_model(model, str(path)) # tied weights once
+        save_model(model, path) # tied weights once
         path.chmod(0o644) # as other files
         write_json(dict(config=config, digest=_digest(path, config)), draft/'config.json')
 
@@ -266,5 +266,5 @@ def load_pretrained(build, folder): # build(**config) -> the untrained model
     planned = {name: list(t.shape) for name, t in plan.items() if name not in tied}
     if shapes != planned: raise ValueError(f'{path} holds another model: train again')
     model = build(**config)
-    load_model(model, str(path))
+    load_model(model, path)
     return model.eval()
