@@ -36,7 +36,7 @@ def draw_futures(session, W, trials, context, seed, start):
         futures.append(session.zscore(future))
     return np.array(futures).transpose(2, 0, 1, 3) # n, frames, samples, N -> samples, n, frames, N
 
-# %% ../nbs/02a_ceilings.ipynb #4a22d36c
+# %% ../nbs/02a_ceilings.ipynb #5347cf98
 def oracle(
     session: Session, # a simulated session
     trials, # (n,) trial indices
@@ -48,7 +48,7 @@ def oracle(
     """Draw futures from the true hidden states and the true spikes of the context; raises
     ValueError for a session that is not simulated and for a context that leaves no future."""
     network = simulation_of(session)
-    if W is None: W = network.W
+    W = network.W if W is None else np.reshape(W, network.W.shape)
 
     def start(trial, rng):
         r = network.r[trial, context-1].astype('float32')

@@ -201,7 +201,7 @@ class Trainer:
                 draft.write_text(''.join(json.dumps(row) + '\n' for row in result.history))
         return row
 
-# %% ../nbs/lib/training.ipynb #68ad68af
+# %% ../nbs/lib/training.ipynb #b18a4b69
 def fit(
     model,             # moved to the device, trained in place, left in evaluation mode
     batch,             # batch(i) -> data; at a step, process r of R reads number step*R + r
@@ -219,7 +219,6 @@ def fit(
     trainer = Trainer(model, config, groups, folder, key)
     result = trainer.result
     model.train()
-    # the caller's random numbers stay as they are
     with torch.random.fork_rng([trainer.device] if trainer.device.type == 'cuda' else []):
         while result.steps < config.steps and not 0 < config.patience <= result.stale:
             terms = trainer.step(batch, losses, after_step)
@@ -237,7 +236,7 @@ def fit(
     model.eval()
     return result
 
-# %% ../nbs/lib/training.ipynb #406a5360
+# %% ../nbs/lib/training.ipynb #7528103d
 def _digest(path, config):
     return hashlib.sha256(path.read_bytes() + config_key(config).encode()).hexdigest()
 
@@ -248,7 +247,8 @@ def save_pretrained(model, folder, **config): # what rebuilds the model
     if others: raise ValueError(f'{folder} holds {min(others)}, which would be lost: name another')
     with atomic_folder(folder) as draft:
         path = draft/'model.safetensors'
-        save_model(model, path) # tied weights once
+        try: save_model(model, path) # tied weights once
+        except Exception as error: raise OSError(f'{folder} cannot be written: {error}') from error
         path.chmod(0o644) # as other files
         write_json(dict(config=config, digest=_digest(path, config)), draft/'config.json')
 
