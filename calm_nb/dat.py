@@ -232,22 +232,16 @@ class DAT(nn.Module):
         "Return the scores of the token after each position."
         return self.logits(self.features(z, session, ids))
 
-# %% ../nbs/04_dat.ipynb #8a2f8db1
+# %% ../nbs/04_dat.ipynb #faa29176
 def _sample_tokens(p: Tensor, u: Tensor) -> Tensor: # (..., K), (...) in [0, 1) -> (...)
     "Draw a token from each distribution: where its cumulative sum reaches u."
     cumulated = p.cumsum(-1)
     return (cumulated < u[..., None]*cumulated[..., -1:]).sum(-1)
 
-def _nearest_codes(codes: Tensor, k: int) -> Tensor: # (K, C) -> (K, k)
-    "Return the k other codes of largest cosine similarity to each, nearest first."
-    unit = F.normalize(codes.detach().float(), dim=-1)
-    similarity = (unit @ unit.T).fill_diagonal_(-2)
-    return similarity.topk(min(k, len(codes) - 1)).indices
-
 def dat_losses(
     dat: DAT,
     z: Tensor, session: str, # (B, n, T) tokens, -100 behind a trial's end; name
-    nearest: Tensor, # (K, k) nearest codes of each code
+    codes: Tensor, # (K, C) the codebook
     ids: Tensor=slice(None), # (n,) which neurons
 ): # yields (name, weighted term)
     "Yield the terms of Eq. 14; a term's graph may be gone when the next one is asked for."
@@ -283,8 +277,11 @@ def dat_losses(
         perturbed[..., start:start + c.block] = predicted
         yield 'sampling', c.w_sampling*cross_entropy(dat(perturbed, session, ids))
 
-    # neighbourhood replacement (Eq. 13)
+    # neighbourhood replacement (Eq. 13): by codes of largest cosine similarity
     if c.w_replacement:
+        unit = F.normalize(codes.double(), dim=-1)
+        likeness = (unit @ unit.T).fill_diagonal_(-2)
+        nearest = likeness.topk(min(c.neighbours, len(codes) - 1)).indices # (K, k)
         pick = torch.randint(nearest.shape[1], inputs.shape, device=z.device)
         replaced = torch.rand(inputs.shape, device=z.device) < c.replacement
         perturbed = torch.where(replaced, nearest[inputs, pick], inputs)
@@ -492,7 +489,7 @@ def dat_preset(
     if scale != 'paper': config = replace(config, w_sampling=0., w_replacement=0., future_heads=3)
     return config, replace(training, weight_decay=.1)
 
-# %% ../nbs/04_dat.ipynb #74926c1d
+# %% ../nbs/04_dat.ipynb #5771808d
 def validation_scores(dat: DAT, nq: NQ, sessions) -> dict:
     "Score forecasts of validation trials, at most 32 per session, by CRPS and correlation."
     c = dat.config
@@ -518,7 +515,7 @@ def learn(dat, nq, sessions, training, folder, name, length=1., speed=1.):
     c = dat.config
     judges = validation_sessions(sessions, c.context + 3)
     batches = TokenBatches(nq, sessions, c, training.seed)
-    nearest = _nearest_codes(nq.codebook.weight, c.neighbours)
+    codes = nq.codebook.weight.detach()
     trials = sum(len(s.of('train')) for s in sessions)
     steps = c.epochs*trials/batches.trials
     length *= max(1, steps/training.steps)
@@ -527,7 +524,7 @@ def learn(dat, nq, sessions, training, folder, name, length=1., speed=1.):
 
     def losses(dat, batch, step):
         z, session, ids = batch
-        return dat_losses(dat, z, session, nearest.to(z.device), ids)
+        return dat_losses(dat, z, session, codes.to(z.device), ids)
 
     def groups(dat): # matrices of the backbone decay; norms and embeddings of sessions do not
         params = [p for p in dat.parameters() if p.requires_grad]
