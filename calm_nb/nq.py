@@ -389,7 +389,7 @@ def train_nq(
     make_atlas(nq, batch)
     return nq
 
-# %% ../nbs/03_nq.ipynb #8f1b3a73
+# %% ../nbs/03_nq.ipynb #ea52d765
 _OURS = dict(unit_codes=True, sum_horizons=False, offsets=True)
 _PRESETS = dict(
     tiny=(dict(dim=32, layers=1, heads=2, codes=32, dropout=0.), _OURS,
@@ -401,9 +401,9 @@ _PRESETS = dict(
            dict(steps=2000, lr=5e-4, eval_every=50, patience=8)))
 
 def nq_preset(
-    scale: str, # 'tiny', 'small' or 'paper'
-    method: str='ours', # or 'paper'
-) -> tuple: # NQConfig, TrainConfig
+    scale, # 'tiny', 'small' or 'paper'
+    method='ours', # or 'paper'
+): # NQConfig, TrainConfig
     "Return sizes and training of the quantizer at a scale."
     sizes, ours, training = _PRESETS[choose('scale', scale, _PRESETS)]
     if choose('method', method, ('ours', 'paper')) == 'ours': sizes = sizes | ours
