@@ -17,7 +17,7 @@ setup(
     long_description_content_type='text/markdown',
     classifiers=[f'Development Status :: {statuses[int(cfg["status"]) - 1]}', f'Intended Audience :: {cfg["audience"]}',
                  f'Natural Language :: {cfg["language"]}', 'Programming Language :: Python :: 3'],
-    packages=find_packages(include=[cfg['lib_name'], cfg['lib_name'] + '.*']), include_package_data=True, package_data={cfg['lib_name']: ['*.csv', '*.json', '*.css', 'shipped/*', 'shipped/*/*']},
+    packages=find_packages(include=[cfg['lib_name'], cfg['lib_name'] + '.*']), include_package_data=True, package_data={cfg['lib_name']: ['*.csv', '*.json', '*.css', 'shipped/*', 'shipped/*/*', 'pretrained/*/*']},
     python_requires=f'>={cfg["min_python"]}', install_requires=cfg['requirements'].split(),
     extras_require={'recordings': cfg['recordings_requirements'].split(), 'interop': cfg['interop_requirements'].split(), 'paper': cfg['paper_requirements'].split(), 'interactive': cfg['interactive_requirements'].split(), 'zeroshot': cfg['zeroshot_requirements'].split(),
                     'dev': (cfg['recordings_requirements'] + ' ' + cfg['dev_requirements']).split()},
