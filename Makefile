@@ -76,8 +76,9 @@ readme: $(STAMP) ## write README.md's numbers and picture from figures/ (CHECK=1
 	@python -m calm_nb.first.readme $(if $(CHECK),--check)
 
 test: $(STAMP) ## run the notebooks as tests; FLAGS=slow: with all that takes long
-	@$(TESTING) nbdev_test --n_workers $(WORKERS) --timing --do_print --skip_folder_re '^(first$$|[_.])' $(if $(FLAGS),--flags '$(FLAGS)')
-	@$(if $(FLAGS),$(TESTING) nbdev_test --path nbs/first --n_workers $(WORKERS) --timing --do_print)
+	@status=0; run="nbdev_test --n_workers $(WORKERS) --timing --do_print"; export $(TESTING); \
+	$$run --skip_folder_re '^(first$$|[_.])' $(if $(FLAGS),--flags '$(FLAGS)') || status=1; \
+	$(if $(FLAGS),$$run --path nbs/first || status=1;) exit $$status
 
 export: $(STAMP) ## write calm_nb/ from the notebooks
 	@nbdev_export
