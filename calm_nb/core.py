@@ -154,7 +154,7 @@ def cached(folder, make, load, save): # make() and load(folder) return it, save(
             if not (draft/'config.json').exists(): write_json({}, draft/'config.json')
     return value
 
-# %% ../nbs/lib/core.ipynb #86a122de
+# %% ../nbs/lib/core.ipynb #015d9596
 class RecordingError(ValueError):
     "A recording that cannot be used: which file, what it holds, what was expected, what to do."
 
@@ -170,10 +170,11 @@ def open_hdf5(path) -> h5py.File:
 
 def read_field(file: h5py.File, name: str, ndim: int=None, rows: int=None, missing=...):
     "Return a dataset of an open file, text as str; without `missing` an absent one is an error."
-    data = file.get(name)
     where = f'{file.filename}: {name}'
+    try: data, others = file.get(name), list(file)
+    except Exception as error: raise RecordingError(f'{where} cannot be read: {error}') from error
     if data is None and missing is not ...: return missing
-    expect(isinstance(data, h5py.Dataset), f'{where} is no array; the file has {list(file)}')
+    expect(isinstance(data, h5py.Dataset), f'{where} is no array; the file has {others}')
     linked = data.file.filename != file.filename or data.external or data.is_virtual
     expect(not linked, f'{where} lies in another file, which is not read: copy the values')
     shape = data.shape or ()
@@ -190,7 +191,7 @@ def read_field(file: h5py.File, name: str, ndim: int=None, rows: int=None, missi
         return data[()]
     except Exception as error: raise RecordingError(f'{where} cannot be read: {error}') from error
 
-# %% ../nbs/lib/core.ipynb #6db032f9
+# %% ../nbs/lib/core.ipynb #c8ef0fad
 def _numbers(*arrays):
     "The arrays in float64, of one shape; raises ValueError for unlike shapes and for NaN."
     arrays = np.broadcast_arrays(*(np.asarray(a, dtype=np.float64) for a in arrays))
@@ -216,5 +217,4 @@ def crps(samples: np.ndarray, truth: np.ndarray) -> np.ndarray: # (S, …), (…
     error = np.abs(samples - truth).mean(0)
     even, odd = samples[::2], samples[1::2]
     if not len(odd): return error
-    apart = np.mean([np.abs(odd - sample).mean(0) for sample in even], axis=0)
-    return error - apart/2
+    return error - np.mean([np.abs(odd - sample).mean(0) for sample in even], axis=0)/2

@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['TrainConfig', 'FitResult', 'learning_rate', 'only_training', 'fit', 'save_pretrained', 'load_pretrained']
 
-# %% ../nbs/lib/training.ipynb #bb5850ec
+# %% ../nbs/lib/training.ipynb #ab992a36
 import copy, hashlib, io, json, math, warnings
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -15,16 +15,14 @@ from accelerate.utils import broadcast, send_to_device
 from safetensors import safe_open
 from safetensors.torch import load_model, save_model
 from torch import distributed, nn
-from .core import (atomic_folder, atomic_path, best_device, choose, config_key, read_json,
-                          write_json)
+from .core import atomic_folder, atomic_path, best_device, choose, config_key, read_json, write_json
 
-# %% ../nbs/lib/training.ipynb #bb352b94
+# %% ../nbs/lib/training.ipynb #062556d4
 @dataclass
 class TrainConfig:
     "Settings of a training; raises ValueError for values that cannot be meant."
     steps: int=1000         # optimiser steps
     lr: float=1e-3          # largest learning rate
-    min_lr: float=0.        # learning rate at the end
     warmup: float=.06       # share of the steps in which the learning rate rises
     weight_decay: float=.01 # of matrices (AdamW)
     clip: float=1.          # largest norm of the gradient; 0: no limit
@@ -56,13 +54,13 @@ class FitResult:
     history: list=field(default_factory=list) # a dict per validation: terms of its step, scores
     finished: bool=False
 
-# %% ../nbs/lib/training.ipynb #42122525
+# %% ../nbs/lib/training.ipynb #1b30db49
 def learning_rate(step, config): # step counts from 0; TrainConfig
-    "Return the learning rate of a step: linear warm-up, then a cosine from `lr` to `min_lr`."
+    "Return the learning rate of a step: linear warm-up, then a cosine from `lr` to 0."
     warmup = round(config.warmup*config.steps)
     if step < warmup: return config.lr*(step + 1)/warmup
     progress = (step - warmup)/(config.steps - warmup)
-    return config.min_lr + (config.lr - config.min_lr)*.5*(1 + math.cos(math.pi*progress))
+    return config.lr*.5*(1 + math.cos(math.pi*progress))
 
 @contextmanager
 def only_training(model, *names): # how the names of parameters begin
@@ -73,7 +71,7 @@ def only_training(model, *names): # how the names of parameters begin
     finally:
         for p, required in before.items(): p.requires_grad_(required)
 
-# %% ../nbs/lib/training.ipynb #b6aeabac
+# %% ../nbs/lib/training.ipynb #2c70b7c1
 class Trainer:
     "The state of a training: model, optimiser, weight average and progress."
     def __init__(self, model, config, groups, folder, key):
@@ -82,16 +80,16 @@ class Trainer:
         self.device = best_device() # 'cuda' is each process's own
         self.model, self.config = model.to(self.device), config
         broadcast(model.state_dict()) # all processes start alike
-        trained = [p for p in model.parameters() if p.requires_grad]
-        matrices = dict(params=[p for p in trained if p.ndim > 1])
-        vectors = dict(params=[p for p in trained if p.ndim < 2], weight_decay=0.)
+        trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        matrices = dict(params=[p for p in trained.values() if p.ndim > 1])
+        vectors = dict(params=[p for p in trained.values() if p.ndim < 2], weight_decay=0.)
         groups = groups(model) if groups else [matrices, vectors]
         self.optimizer = torch.optim.AdamW(groups, weight_decay=config.weight_decay, fused=True)
         self.params = [p for group in self.optimizer.param_groups for p in group['params']]
         self.average = [p.detach().clone() for p in self.params]
         self.best = None # state with the average, where it was best
         self.result = FitResult()
-        self.about = dict(asdict(config), key=key, processes=self.world)
+        self.about = dict(asdict(config), key=key, trained=list(trained), processes=self.world)
         self.path = Path(folder)/'checkpoint.pt' if folder else None
         if folder and self.path.exists(): self.resume()
 
@@ -124,10 +122,9 @@ class Trainer:
         self.result, old = FitResult(**state['result']), state['about']
         if self.result.finished: old['processes'] = self.world # weights are weights
         for name, value in self.about.items():
-            was = old.get(name)
-            if was == value: continue
-            raise ValueError(f'{self.path.parent} holds another training: {name} was {was!r}, '
-                             f'now {value!r}; take another folder')
+            if old.get(name) == value: continue
+            raise ValueError(f'{self.path.parent} holds another training: {name} was '
+                             f'{old.get(name)!r}, now {value!r}; take another folder')
         self.model.load_state_dict(state['model'])
         if 'optimizer' in state: self.optimizer.load_state_dict(state['optimizer'])
         self.average = state.get('average')
@@ -236,7 +233,7 @@ def fit(
     model.eval()
     return result
 
-# %% ../nbs/lib/training.ipynb #7528103d
+# %% ../nbs/lib/training.ipynb #8000d4ce
 def _digest(path, config):
     return hashlib.sha256(path.read_bytes() + config_key(config).encode()).hexdigest()
 
@@ -259,7 +256,10 @@ def load_pretrained(build, folder): # build(**config) -> the untrained model
     config = stored.get('config')
     if stored.get('digest') != _digest(path, config):
         raise ValueError(f'{folder}: its files are not those that were saved: copy them again')
-    with torch.device('meta'): plan = build(**config).state_dict() # no memory
+    try:
+        with torch.device('meta'): plan = build(**config).state_dict() # no memory
+    except (KeyError, TypeError) as error:
+        raise ValueError(f'{folder} holds another kind of model ({error})') from error
     with safe_open(path, 'pt') as file:
         shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}
         tied = file.metadata() or {} # names that stand for a stored one

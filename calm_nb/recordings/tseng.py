@@ -13,7 +13,7 @@ import numpy as np, pandas as pd
 from ..core import RecordingError, choose, expect, open_hdf5, read_field
 from ..data import Corpus, Raw, Recording, frame_times, stored_corpus
 
-# %% ../../nbs/lib/tseng.ipynb #b42668f4
+# %% ../../nbs/lib/tseng.ipynb #106979b2
 WORDS = {'mouse': ('3', '4', '5', '6', '7', '8', '9', '10'),
          'region': ('AM', 'MM', 'PM', 'RSC', 'V1', 'visA'),
          'layer': ('L23', 'L5'),
@@ -32,8 +32,7 @@ def session_name(path): # 9-2017-08-19-visA-L23
 def selection(**asked): # mouse=['9', '10'], …; raises ValueError for an unknown word
     chosen = {}
     for what, words in asked.items():
-        if words is None:
-            continue
+        if words is None: continue
         chosen[what] = [choose(what, str(word), WORDS[what]) for word in np.atleast_1d(words)]
     return chosen
 
@@ -209,12 +208,12 @@ def read(
                      dict(neurons), labels, units=FIELDS[field][1], source=path.name, notes=notes,
                      meta={'behaviour_units': UNITS, 'standin': standin})
 
-# %% ../../nbs/lib/tseng.ipynb #78ac2d86
+# %% ../../nbs/lib/tseng.ipynb #7ffb74e4
 def load(
     root, # folder of the NWB files, searched with its subfolders
     mouse=None, region=None, layer=None, imaging=None, # a word or several of WORDS; None: all
     field='dff', min_frames=2, max_frames=None, # as in `read`
-    held_out=None, # mice; None: 6 and 10 as in the paper, a quarter without them
+    held_out=None, # mice; None: 6 and 10 as in the paper; a quarter if there are no others
     **options, # of `stored_corpus`: scale, sessions, neurons, seed, alpha, store
 ) -> Corpus: # a session per file
     "Load the sessions of a folder; raises FileNotFoundError if none can be read."
@@ -225,8 +224,7 @@ def load(
     for path in sorted(root.rglob('*.nwb')):
         name = session_name(path)
         told = parse_name(path)
-        if any(told.get(what) not in choice for what, choice in words.items()):
-            continue
+        if any(told.get(what) not in choice for what, choice in words.items()): continue
         try:
             with open_hdf5(path) as file, reading(path):
                 subject = read_mouse(file)
@@ -235,6 +233,8 @@ def load(
         except (RecordingError, OSError) as error:
             skipped[str(path)] = str(error)
     if held_out is None:
-        held_out = sorted({'6', '10'} & {raw.subject for raw in raws.values()}) or .25
+        present = {raw.subject for raw in raws.values()}
+        held_out = sorted({'6', '10'} & present)
+        if len(held_out) in (0, len(present)): held_out = .25
     return stored_corpus('tseng', raws, choices, root=root, held_out=held_out, skipped=skipped,
                          expected='NWB files of dandiset 000579, see download_steps()', **options)
