@@ -12,7 +12,7 @@ import matplotlib as mpl, matplotlib.pyplot as plt
 import numpy as np, pandas as pd
 from .core import atomic_path, choose
 
-# %% ../nbs/lib/plots.ipynb #9c02d673
+# %% ../nbs/lib/plots.ipynb #cb46a0e8
 COLORS = {
     'truth': '#6E6E6E',
     'reference': '#1A1A1A',
@@ -22,8 +22,8 @@ COLORS = {
     'ridge VAR': '#1F4EA3',
     'Linear': '#D2AA00',
     'last value': '#A2A8FF',
-    'Climatology': '#B24900',
-    'ConditionalTable': '#79F28C',
+    'climatology': '#B24900',
+    'conditional table': '#79F28C',
     'TCN': '#5767DF',
     'PatchTST': '#D26C04',
     'iTransformer': '#9480C5',
@@ -38,7 +38,7 @@ COLORS |= {
     'RRR': COLORS['Linear'],
     'GLM': COLORS['PatchTST'],
     'POYO+': COLORS['POCO'],
-    'clock': COLORS['Climatology'],
+    'clock': COLORS['climatology'],
 }
 _VALUES = [COLORS[name] for name in ('ridge VAR', 'PatchTST', 'POCO', 'CalM')] # of a variable
 
