@@ -15,7 +15,7 @@ from .data import Corpus
 from .fixtures import standin
 from .recordings import atanas, sun, tracks, tseng
 
-# %% ../nbs/lib/datasets.ipynb #ab1b27c8
+# %% ../nbs/lib/datasets.ipynb #f76d3844
 @dataclass(frozen=True)
 class Source:
     "A data set: what it is, the function that reads it, and how to get its files."
@@ -31,7 +31,7 @@ _ATANAS, _DAG = (f'https://zenodo.org/records/{record}/files' for record in (193
 _WORMS, _LABELS = 'processed_h5.tar.bz2', 'neuropal_label.json.bz2'
 SOURCES = {
     'simulation': Source('a simulated network with calcium indicators', simulation.load,
-                         'sessions seed alpha variant trials tau'),
+                         'sessions seed alpha variant trials tau neurons'),
     'atanas': Source('C. elegans, whole-brain imaging (Atanas, Kim et al. 2023; Dag et al. 2023)',
         atanas.load, f'select traces window {_STORE}',
         f'files <uid>-data.h5: 568,776,589 bytes at {_ATANAS}, 15 worms more at {_DAG}\n'

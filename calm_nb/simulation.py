@@ -170,7 +170,7 @@ def make_session(config, alpha, seed):
     "Return the Session of a simulation; `seed` draws the split of its trials."
     return prepare(simulate_once(config).recording(), alpha, seed)
 
-# %% ../nbs/02_simulation.ipynb #bdfc9f37
+# %% ../nbs/02_simulation.ipynb #77b7cbe8
 def load(
     scale: str='small', # 'auto' or one of SCALES: 12, 32 or 200 neurons
     seed: int=0, # of the first session and of every split
@@ -180,6 +180,7 @@ def load(
     variant: str='default', # or 'hard': tau = 0.3 s
     trials: int=None, # per session; None: those of the scale
     tau: float=None, # s, time constant of the network; None: the variant's
+    neurons: int=None, # per network; None: those of the scale
 ) -> Corpus: # sessions simulation-<seed>, simulation-<seed+1>, …
     "Return simulated sessions, drawn on demand; raises ValueError for impossible options."
     if not 0 <= held_out < sessions:
@@ -190,6 +191,7 @@ def load(
     changes = {}
     if trials is not None: changes['trials'] = trials
     if tau is not None: changes['tau'] = tau
+    if neurons is not None: changes['neurons'] = neurons
 
     makers = {}
     for k in range(sessions):
