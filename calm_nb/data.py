@@ -221,16 +221,16 @@ class Session(Recording):
         content.update(np.ascontiguousarray(self.traces, np.float32))
         return content.hexdigest()[:16]
 
-# %% ../nbs/01_data.ipynb #c415f7c8
+# %% ../nbs/01_data.ipynb #6a1f4a3a
 def prepare(recording: Recording, alpha: float=.15, seed: int=0) -> Session: # seed of the split
     "Smooth within segments, split the trials, scale by the training trials, as the paper does."
     traces = ema(recording.traces, alpha, recording.segments)
     session = Session(**vars(recording) | dict(traces=traces, alpha=alpha))
     return resplit(session, seed)
 
-def resplit(session: Session, seed: int) -> Session:
-    "Return the session with another seed of the split, and the scale of its training trials."
-    split = _split_trials(len(session), seed)
+def resplit(session: Session, seed: int, split=None) -> Session: # (n,) as `split`; None: by seed
+    "Return the session split anew, with the scale of its training trials."
+    if split is None: split = _split_trials(len(session), seed)
     trials = session.trials[split == 'train']
     frames = np.concatenate([session.traces[start:stop] for start, stop in trials])
     mean = frames.mean(0, dtype=np.float64)
