@@ -250,7 +250,7 @@ def thin(recording: Recording, neurons: int=None, seed: int=0) -> Recording:
     notes = [*recording.notes, f'{neurons} of {total} neurons kept, drawn by seed {seed}']
     return replace(recording, traces=recording.traces[:, drawn], neurons=columns, notes=notes)
 
-# %% ../nbs/01_data.ipynb #fc687fb8
+# %% ../nbs/01_data.ipynb #31f64b6e
 class Corpus:
     "Sessions by name, opened when asked for, the last `keep` kept; held in or out by animal."
     def __init__(self,
@@ -272,6 +272,7 @@ class Corpus:
     @property
     def names(self): return list(self.makers)
     def __len__(self): return len(self.makers)
+    def __reduce__(self): return Corpus, (self.name, self.makers, self.held_out, self.skipped)
     def __iter__(self): return self.sessions()
     def __repr__(self):
         return f'Corpus({self.name}: {len(self)} sessions, {len(self.held_out)} held out)'

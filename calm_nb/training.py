@@ -17,12 +17,13 @@ from safetensors.torch import load_model, save_model
 from torch import distributed, nn
 from .core import atomic_folder, atomic_path, best_device, choose, config_key, read_json, write_json
 
-# %% ../nbs/lib/training.ipynb #062556d4
+# %% ../nbs/lib/training.ipynb #9ba71c88
 @dataclass
 class TrainConfig:
     "Settings of a training; raises ValueError for values that cannot be meant."
     steps: int=1000         # optimiser steps
     lr: float=1e-3          # largest learning rate
+    lr_end: float=0.        # learning rate at the end, as a share of lr; 1: constant
     warmup: float=.06       # share of the steps in which the learning rate rises
     weight_decay: float=.01 # of matrices (AdamW)
     clip: float=1.          # largest norm of the gradient; 0: no limit
@@ -54,13 +55,14 @@ class FitResult:
     history: list=field(default_factory=list) # a dict per validation: terms of its step, scores
     finished: bool=False
 
-# %% ../nbs/lib/training.ipynb #1b30db49
+# %% ../nbs/lib/training.ipynb #ce605cfd
 def learning_rate(step, config): # step counts from 0; TrainConfig
-    "Return the learning rate of a step: linear warm-up, then a cosine from `lr` to 0."
+    "Return the learning rate of a step: linear warm-up, then a cosine down to its end."
     warmup = round(config.warmup*config.steps)
     if step < warmup: return config.lr*(step + 1)/warmup
     progress = (step - warmup)/(config.steps - warmup)
-    return config.lr*.5*(1 + math.cos(math.pi*progress))
+    cosine = .5*(1 + math.cos(math.pi*progress)) # from 1 to 0
+    return config.lr*(config.lr_end + (1 - config.lr_end)*cosine)
 
 @contextmanager
 def only_training(model, *names): # how the names of parameters begin
@@ -71,7 +73,7 @@ def only_training(model, *names): # how the names of parameters begin
     finally:
         for p, required in before.items(): p.requires_grad_(required)
 
-# %% ../nbs/lib/training.ipynb #2c70b7c1
+# %% ../nbs/lib/training.ipynb #61697352
 class Trainer:
     "The state of a training: model, optimiser, weight average and progress."
     def __init__(self, model, config, groups, folder, key):
@@ -166,10 +168,8 @@ class Trainer:
         used = torch.tensor([p.grad is not None for p in self.params], device=self.device).int()
         distributed.all_reduce(used)
         for p, count in zip(self.params, used.tolist()):
-            if count == 0: continue
-            if p.grad is None: p.grad = torch.zeros_like(p)
-            distributed.all_reduce(p.grad)
-            p.grad /= self.world
+            if count and p.grad is None: p.grad = torch.zeros_like(p)
+            if count: distributed.all_reduce(p.grad.div_(self.world))
 
     @torch.no_grad()
     def evaluate(self, validate, terms):
