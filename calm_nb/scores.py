@@ -4,10 +4,9 @@
 __all__ = ['METRICS', 'Forecaster', 'fit_all', 'forecast_windows', 'Evaluation', 'evaluate', 'Oracle', 'Observer', 'score_table',
            'summary', 'paired', 'compare', 'figure_models', 'figure_pairs', 'figure_ahead', 'figure_example']
 
-# %% ../nbs/05a_scores.ipynb #74a4d193
+# %% ../nbs/05a_scores.ipynb #bc052e7e
 import time
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -20,14 +19,14 @@ from .core import choose, config_key, crps, pearson, read_json, runs_root, write
 from .data import Corpus, Forecast, Session
 from .plots import COLORS, mean_sd, save_table
 
-# %% ../nbs/05a_scores.ipynb #4f9b39e8
+# %% ../nbs/05a_scores.ipynb #b1466657
 class Forecaster:
     "Anything that forecasts: baselines, ceilings and pools derive from it."
-    name: str = ''           # row of tables
-    method: str = 'baseline' # column of tables: 'baseline', 'ceiling', 'ours', 'paper' …
-    seed: int = 0            # of the training
-    presentations: int = 0   # windows shown in training; 0: another seed trains the same model
-    n_parameters: int = 0    # weights that are learned
+    name = ''           # row of tables
+    method = 'baseline' # column of tables: 'baseline', 'ceiling', 'ours', 'paper' …
+    seed = 0            # of the training
+    presentations = 0   # windows shown in training; 0: another seed trains the same model
+    n_parameters = 0    # weights that are learned
 
     def fit(self, sessions): # iterable of Session -> self
         "Learn from training trials; validation trials choose settings. Later calls add sessions."
@@ -48,12 +47,11 @@ def forecast_windows(
     split='test', # 'train', 'val' or 'test'
     context=40, # frames shown: the first of each trial
     horizon=None, # frames asked for after them; None: the rest of the trial, 3 or more
-) -> list: # of (trials (B,), past (B, C, N), future (B, H, N)), z-scored
-    """Return what is shown and asked of a split's trials, those of equal horizon together; trials
-    that are too short are left out. Raises ValueError where all are."""
+): # -> list of (trials (B,), past (B, C, N), future (B, H, N)), z-scored
+    "Return what is shown and asked of trials, by horizon; ValueError where all are too short."
     trials = session.of(split)
-    lengths = np.diff(session.trials[trials])[:, 0]
-    steps = np.full(len(trials), horizon) if horizon else lengths - context
+    lengths = np.diff(session.trials[trials]).ravel()
+    steps = np.full_like(lengths, horizon) if horizon else lengths - context
     enough = (steps >= 3) & (lengths >= context + steps)
     if not enough.any():
         raise ValueError(f'{session.name}: {len(trials)} {split} trials, at most '
@@ -66,7 +64,7 @@ def forecast_windows(
         windows.append((alike, z[:, :context], z[:, context:]))
     return windows
 
-# %% ../nbs/05a_scores.ipynb #b502f300
+# %% ../nbs/05a_scores.ipynb #1333d0b4
 def trial_corr(mean, truth): # (B, H, N) each -> (B,)
     "Return Pearson's r over the frames of each trial and neuron (constant: 0), mean over neurons."
     return pearson(mean, truth, axis=1).mean(-1)
@@ -75,19 +73,19 @@ LEVELS = np.arange(1, 20)/20 # nominal coverage of central bands
 
 def rank_histogram(samples, truth): # (S, ...), (...) -> (S+1,)
     "Count how often the truth exceeds 0, 1, …, S samples; among equal ones its place is drawn."
-    below = (samples < truth).sum(0)
-    equal = (samples == truth).sum(0)
-    ranks = np.random.default_rng(0).integers(below, below + equal, endpoint=True)
+    lowest = (samples < truth).sum(0)
+    highest = (samples <= truth).sum(0)
+    rng = np.random.default_rng(0)
+    ranks = rng.integers(lowest, highest, endpoint=True)
     return np.bincount(ranks.ravel(), minlength=len(samples) + 1)
 
 def coverage(ranks): # of rank_histogram -> (19,)
     "Return the share of the truth inside the central band of each of LEVELS."
     below = np.cumsum([0, *ranks])/np.sum(ranks) # share of the truth below each edge
-    edges = np.linspace(0, 1, len(below))
-    lower, upper = np.interp([.5 - LEVELS/2, .5 + LEVELS/2], edges, below)
-    return upper - lower
+    edges = np.linspace(-1, 1, len(below)) # a central band is one from -level to level
+    return np.interp(LEVELS, edges, below) - np.interp(-LEVELS, edges, below)
 
-# %% ../nbs/05a_scores.ipynb #7f93b00a
+# %% ../nbs/05a_scores.ipynb #04f7a916
 METRICS = { # name -> label, 1 where more is better, -1 where less is
     'corr': ('correlation within trials', 1),
     'corr_concat': ('correlation over joined trials', 1),
@@ -102,29 +100,32 @@ class Evaluation:
     scores: dict           # name -> number
     by_trial: pd.DataFrame # a row per trial that was scored, by its index
     by_step: pd.DataFrame  # curve ('corr' over trials, or 'crps'), x in seconds ahead, value
-    coverage: np.ndarray   # (19,) at LEVELS; NaN of a point forecast
 
 def _check(who, mean, samples, truth): # for messages, (B, H, N), (S, B, H, N), (B, H, N)
-    if mean.shape != truth.shape or samples.shape[1:] != truth.shape:
+    if not mean.shape == samples.shape[1:] == truth.shape:
         raise ValueError(f'{who}: mean {mean.shape}, samples {samples.shape}; expected '
                          f'{truth.shape}, (trials, frames, neurons), and samples in front')
     if not np.isfinite(mean.sum() + samples.sum()):
         raise ValueError(f'{who}: NaN or infinite values: the forecast diverged')
 
 def _score_trials(trials, mean, truth, loss): # (B,), (B, H, N) each -> a row per trial
-    mse = ((mean - truth)**2).mean((1, 2))
-    columns = dict(corr=trial_corr(mean, truth), mse=mse, crps=loss.mean((1, 2)))
-    return pd.DataFrame(columns, trials).astype(float)
+    error = (mean - truth)**2
+    columns = {
+        'corr': trial_corr(mean, truth),
+        'mse': error.mean((1, 2)),
+        'crps': loss.mean((1, 2))}
+    return pd.DataFrame(columns, trials)
 
-def _score_steps(batches, rate): # of (mean, truth, loss), H may differ; Hz
+def _score_steps(batches, rate): # of (3, B, H, N), by H: mean, truth and loss; Hz
     "Return CRPS and, where 3 trials reach, correlation over trials of at most 60 steps."
-    longest = max(truth.shape[1] for _, truth, _ in batches)
+    longest = batches[-1].shape[2]
     rows = []
-    for h in np.unique(np.linspace(0, longest - 1, 60).astype(int)):
-        reach = [[x[:, h] for x in batch] for batch in batches if batch[1].shape[1] > h]
-        mean, truth, loss = map(np.concatenate, zip(*reach))
-        rows.append(('crps', (h + 1)/rate, loss.mean()))
-        if len(mean) > 2: rows.append(('corr', (h + 1)/rate, pearson(mean, truth, axis=0).mean()))
+    for h in np.unique(np.linspace(0, longest - 1, 60, dtype=int)):
+        reach = [batch[:, :, h] for batch in batches if batch.shape[2] > h]
+        mean, truth, loss = np.concatenate(reach, axis=1) # (trials, N) each
+        seconds = (h + 1)/rate
+        rows.append(('crps', seconds, loss.mean()))
+        if len(mean) > 2: rows.append(('corr', seconds, pearson(mean, truth, axis=0).mean()))
     return pd.DataFrame(rows, columns=['curve', 'x', 'value'])
 
 def evaluate(
@@ -142,21 +143,21 @@ def evaluate(
         point = forecast.samples is None
         samples = forecast.mean[None] if point else forecast.samples
         _check(f'{forecaster.name} on {session.name}', forecast.mean, samples, truth)
-        batch = forecast.mean, truth, crps(samples, truth)
+        batch = np.stack([forecast.mean, truth, crps(samples, truth)], dtype=float)
         batches.append(batch)
         tables.append(_score_trials(trials, *batch))
         ranks += rank_histogram(samples, truth)
 
     by_trial = pd.concat(tables)
-    frames = [[x.reshape(-1, x.shape[2]) for x in batch] for batch in batches]
-    mean, truth, _ = map(np.concatenate, zip(*frames))
-    held = np.full(len(LEVELS), np.nan) if point else coverage(ranks)
+    joined = [batch.reshape(3, -1, session.n_neurons) for batch in batches]
+    mean, truth, _ = np.concatenate(joined, axis=1)
     scores = by_trial.mean().to_dict() | dict(
         corr_concat=pearson(mean, truth, axis=0).mean(),
-        coverage_80=held[15],
-        calibration=np.abs(held - LEVELS).mean(),
         trials=len(by_trial),
         seconds=seconds)
+    if not point:
+        held = coverage(ranks)
+        scores |= dict(coverage_80=held[15], calibration=np.abs(held - LEVELS).mean())
     about = dict(
         session=session.name,
         subject=session.subject,
@@ -169,50 +170,48 @@ def evaluate(
         presentations=forecaster.presentations,
         estimator='point' if point else f'mean of {len(samples)}')
     if 'fold' in session.meta: about['fold'] = session.meta['fold'] # of a cross-validation
-    return Evaluation(about, scores, by_trial, _score_steps(batches, session.rate), held)
+    return Evaluation(about, scores, by_trial, _score_steps(batches, session.rate))
 
-# %% ../nbs/05a_scores.ipynb #770b7344
+# %% ../nbs/05a_scores.ipynb #4dbf35f8
 class Oracle(Forecaster):
     "The forecast of a simulated session by one who knows the network and its state."
     name, method = 'Oracle', 'ceiling'
     futures_of = staticmethod(oracle)
 
-    def __init__(self, samples: int=64, seed: int=0): self.samples, self.seed = samples, seed
+    def __init__(self, samples=64): self.samples = samples
 
     def forecast(self, context, horizon, session):
         "Return futures; ValueError for a context that opens no trial, a session not simulated."
         frames = context.shape[1]
         openings = {session.trial(i)[:frames].tobytes(): i for i in range(len(session))}
-        trials = [openings.get(np.float32(x).tobytes()) for x in context]
+        trials = [openings.get(x.tobytes()) for x in context]
         if None in trials: raise ValueError(f'a context opens no trial of {session.name}')
-        futures = self.futures_of(session, trials, frames, self.samples, self.seed)
-        return Forecast(futures.mean(0)[:, :horizon], futures[:, :, :horizon])
+        futures = self.futures_of(session, trials, frames, self.samples)[:, :, :horizon]
+        return Forecast(futures.mean(0), futures)
 
 class Observer(Oracle):
     "The same by one who knows the network and infers its state from the context."
     name = 'Observer'
     futures_of = staticmethod(observer)
 
-# %% ../nbs/05a_scores.ipynb #e1423ed2
+# %% ../nbs/05a_scores.ipynb #3b45830b
 CEILINGS = ['Oracle', 'Observer'] # no rivals
 PARTS = { # of a corpus, and what figures call them
     'held-in': 'training animals',
     'held-out': 'new animals',
     'single': 'one model per session'}
 
-def curve_table(evaluations, dataset: str, scale: str, split: str='single') -> pd.DataFrame:
+def curve_table(evaluations):
     "Return a row per session, model, curve ('corr', 'crps') and x, in seconds ahead."
-    about = dict(dataset=dataset, scale=scale, split=split)
-    table = pd.concat([e.by_step.assign(**about | e.about) for e in evaluations])
-    names = 'dataset scale split session subject model training_seed curve x value'.split()
-    return table[names].round(5)
+    table = pd.concat([e.by_step.assign(**e.about) for e in evaluations])
+    names = 'dataset scale split session subject model training_seed curve x value'
+    return table[names.split()].round(5)
 
 def by_unit(scores, metric, unit='subject'): # or 'session' -> rows (split, unit), columns models
     "Return a metric by animal, the mean of its sessions; trainings and folds are averaged first."
     rows = scores[scores.metric == choose('metric', metric, scores.metric.unique())]
-    sessions = rows.groupby(['split', 'subject', 'session', 'model'], sort=False).value.mean()
-    units = sessions.groupby(['split', unit, 'model'], sort=False).mean()
-    return units.unstack('model', sort=False)
+    sessions = rows.pivot_table('value', ['split', 'subject', 'session'], 'model', sort=False)
+    return sessions.groupby(['split', unit], sort=False).mean()
 
 def gains_of(scores, reference, metric, rivals=None, unit='subject'):
     "Return how much better the reference is: rows (split, unit), columns rivals."
@@ -222,16 +221,18 @@ def gains_of(scores, reference, metric, rivals=None, unit='subject'):
     sign = METRICS[choose('metric', metric.removesuffix('_shared'), METRICS)][1] # of edition 1
     return sign*values[rivals].rsub(values[reference], axis=0)
 
-SETTINGS, SCORES, CURVES = 'forecast.json', 'forecast_sessions.csv', 'forecast_curves.csv'
+SETTINGS = 'forecast.json'
+SCORES = 'forecast_sessions.csv'
+CURVES = 'forecast_curves.csv'
 
-def read_table(path) -> pd.DataFrame: # attrs['folder']: where it lies
+def read_table(path): # attrs['folder']: where it lies
     "Read scores or curves; names are text, whatever they look like."
     text = dict.fromkeys(('session', 'subject', 'model'), str)
     table = pd.read_csv(path, dtype=text, keep_default_na=False)
     table.attrs['folder'] = str(path.parent)
     return table
 
-def differences(folder, settings) -> list: # of names
+def differences(folder, settings): # -> names
     "Return the settings by which the tables of a folder are not those of a run."
     path = Path(folder)/SETTINGS
     stored = read_json(path) if path.exists() else {}
@@ -244,54 +245,56 @@ def differences(folder, settings) -> list: # of names
 def is_done(folder, name, seed):
     "Return whether a model has scores of a training; one that is shown no windows has just one."
     if not (folder/SCORES).exists(): return False
-    scores = read_table(folder/SCORES)
-    same = (scores.training_seed == seed) | (scores.presentations == 0)
-    return (same & (scores.model == name)).any()
+    trained = 'model == @name and (training_seed == @seed or presentations == 0)'
+    return len(read_table(folder/SCORES).query(trained)) > 0
 
-def forecast_example(forecaster, session, e, context) -> dict: # fitted; its Evaluation there
+def append_rows(rows, path): # below those that the file has
+    if path.exists(): rows = pd.concat([read_table(path), rows])
+    save_table(rows.reset_index(drop=True), path)
+
+def forecast_example(forecaster, session, e, context): # fitted; its Evaluation there
     "Return a typical trial, by correlation: truth, mean, 80 % band of its four liveliest neurons."
-    ranked = e.by_trial['corr'].sort_values().index
+    ranked = e.by_trial.sort_values('corr').index
     trial = ranked[len(ranked)//2]
-    z = session.trial(trial)
-    forecast = forecaster.forecast(z[None, :context], len(z) - context, session)
-    mean, (low, high) = forecast.mean[0], forecast.quantile([.1, .9])[:, 0]
-    neurons = np.argsort(-z[context:].std(0))[:4]
-    arrays = dict(truth=z, mean=mean, low=low, high=high)
-    about = dict(session=session.name, trial=trial, rate=session.rate, neurons=neurons)
-    return about | {name: x[:, neurons].round(3) for name, x in arrays.items()}
+    truth = session.trial(trial)
+    past, future = np.split(truth, [context])
+    forecast = forecaster.forecast(past[None], len(future), session)
+    low, high = forecast.quantile([.1, .9])[:, 0]
+    neurons = np.argsort(-future.std(0))[:4]
+    arrays = {'truth': truth, 'mean': forecast.mean[0], 'low': low, 'high': high}
+    drawn = {name: x[:, neurons].round(3) for name, x in arrays.items()}
+    return dict(session=session.name, trial=trial, rate=session.rate, neurons=neurons, **drawn)
 
 def train_and_score(builder, name, seed, corpora, settings): # -> what `compare` writes
-    evaluations, context, start = [], settings['context'], time.perf_counter()
+    start = time.perf_counter()
+    evaluations = []
     for corpus in corpora:
         forecaster = builder(corpus, seed)
-        for split in ('held-in', 'held-out'):
-            for session in corpus.sessions(split):
-                e = evaluate(forecaster, session, 'test', context, settings['horizon'])
-                e.about |= dict(split=split, model=name, training_seed=seed)
-                if settings['protocol'] == 'single': e.about['split'] = 'single'
+        for part in ('held-in', 'held-out'):
+            split = 'single' if settings['protocol'] == 'single' else part
+            about = dict(dataset=settings['dataset'], scale=settings['scale'], split=split)
+            for session in corpus.sessions(part):
+                e = evaluate(forecaster, session, 'test', settings['context'], settings['horizon'])
+                e.about = about | e.about | {'model': name, 'training_seed': seed}
                 evaluations.append(e)
-    place = evaluations, settings['dataset'], settings['scale']
-    example = forecast_example(forecaster, session, e, context)
+    example = forecast_example(forecaster, session, e, settings['context'])
     seconds = time.perf_counter() - start
-    return name, seed, seconds, score_table(*place), curve_table(*place), example
+    return name, seed, seconds, score_table(evaluations), curve_table(evaluations), example
 
-# %% ../nbs/05a_scores.ipynb #cab185b8
-def score_table(
-    evaluations, # of Evaluation
-    dataset: str, scale: str, # its name, one of SCALES
-    split: str='single', # where the sessions stand: 'held-in', 'held-out' or 'single'
-) -> pd.DataFrame:
+# %% ../nbs/05a_scores.ipynb #7088f824
+def score_table(evaluations): # -> DataFrame
     "Return a row per session, model and metric; what a point forecast does not have is left out."
     rows = []
-    about = dict(dataset=dataset, scale=scale, split=split)
     for e in evaluations:
-        rows += [about | e.about | dict(metric=name, value=x) for name, x in e.scores.items()]
-    return pd.DataFrame(rows).dropna(ignore_index=True)
+        rows += [e.about | {'metric': name, 'value': x} for name, x in e.scores.items()]
+    return pd.DataFrame(rows)
 
-def summary(scores, metrics=('corr', 'mse', 'crps', 'calibration')) -> pd.DataFrame:
+def summary(scores, metrics=('corr', 'mse', 'crps', 'calibration')):
     "Return mean ± sd over animals, a row per split and model; '–' for what a model does not have."
+    def cell(values):
+        values = values.dropna()
+        return mean_sd(values) if len(values) else '–'
     values = pd.concat({metric: by_unit(scores, metric).stack() for metric in metrics}, axis=1)
-    def cell(x): return '–' if x.isna().all() else mean_sd(x.dropna())
     return values.groupby(['split', 'model'], sort=False).agg(cell).reset_index()
 
 def paired(
@@ -299,13 +302,12 @@ def paired(
     reference='CalM', # a model
     metric='corr',
     rivals=None, # models; None: all but ceilings
-) -> pd.DataFrame: # unit, split, model, n, gain, ahead, p, p_all, verdict
-    """Compare a model with rivals, pair by pair: Wilcoxon's signed ranks over animals, and over
-    sessions as a second line. `gain` above 0: the reference is better, whatever the metric.
+): # -> DataFrame: unit, split, model, n, gain, ahead, p, p_all, verdict
+    """Compare a model with rivals by Wilcoxon's signed ranks; `gain` above 0: the model is better.
     The verdict goes by `p_all`: p times the number of tests over animals (Bonferroni)."""
     tables = {}
     for unit in ('subject', 'session'):
-        gains = gains_of(scores, reference, metric, rivals, unit).stack()
+        gains = gains_of(scores, reference, metric, rivals, unit).stack().dropna()
         tables[unit] = gains.groupby(['split', 'model'], sort=False).agg(
             n='count',
             gain='mean',
@@ -320,21 +322,20 @@ def paired(
     table['verdict'] = np.select(cases, words, f'{reference} worse (p < 0.05)')
     return table
 
-# %% ../nbs/05a_scores.ipynb #09935ac7
+# %% ../nbs/05a_scores.ipynb #e510a4c4
 def compare(
     corpus, # Corpus, or a list of them (blocks); not touched where the tables are read
-    builders: dict, # name in tables -> builder(corpus, training seed) -> fitted Forecaster
+    builders, # name in tables -> builder(corpus, training seed) -> fitted Forecaster
     folder, # of committed tables
-    settings: dict, # dataset, scale, protocol ('multi', 'single', 'blocks') and all that matters
+    settings, # dict: dataset, scale, protocol ('multi', 'single', 'blocks') and all that matters
     out=None, # folder of tables to go on with; None: read `folder`, or go on in one of the runs
     seeds=(0,), # of trainings
     context=40, horizon=None, # as of `evaluate`
     workers=1, # processes that train models
-) -> pd.DataFrame: # of score_table; attrs['folder'] has curves and examples, too
-    """Score all models on all sessions, or read the scores where those of the same settings are
-    committed. Raises ValueError for a folder `out` with tables of another run."""
+): # -> DataFrame of score_table; attrs['folder'] has curves and examples, too
+    "Score models on sessions, or read the scores; ValueError for an `out` of other settings."
     choose('protocol', settings['protocol'], ('multi', 'single', 'blocks'))
-    settings = settings | dict(context=context, horizon=horizon)
+    settings = settings | {'context': context, 'horizon': horizon}
     if out is None and not differences(folder, settings): return read_table(Path(folder)/SCORES)
     corpora = [corpus] if isinstance(corpus, Corpus) else corpus
     settings['data'] = config_key([[s.name, s.digest] for s in corpora[0]])
@@ -344,24 +345,24 @@ def compare(
         raise ValueError(f'{out/SETTINGS} differs from this run in {unlike}: choose another '
                          'folder as out, or delete the tables there')
     tasks = (delayed(train_and_score)(builders[name], name, seed, corpora, settings)
-             for seed, name in product(seeds, builders) if not is_done(out, name, seed))
+             for seed in seeds for name in builders if not is_done(out, name, seed))
     parallel = Parallel(workers, return_as='generator_unordered', pre_dispatch='n_jobs')
     for name, seed, seconds, scores, curves, example in parallel(tasks):
         write_json(example, out/f'forecast_{name}.json')
-        for file, rows in ((CURVES, curves), (SCORES, scores)): # scores say that it is done
-            if (out/file).exists(): rows = pd.concat([read_table(out/file), rows])
-            save_table(rows.reset_index(drop=True), out/file)
+        append_rows(curves, out/CURVES)
+        append_rows(scores, out/SCORES) # last: they say that it is done
         print(f'{name}, seed {seed}: {seconds:.0f} s', flush=True)
     return read_table(out/SCORES)
 
-# %% ../nbs/05a_scores.ipynb #5a3c1c7d
+# %% ../nbs/05a_scores.ipynb #287a285c
 _COLORS = COLORS | {'Oracle': COLORS['reference'], 'Observer': COLORS['truth']}
 
 def _colors(models): return [_COLORS.get(model, '#8C6D46') for model in models]
 
-def _finished(fig): # closed, so that a cell shows it once
-    plt.close(fig)
-    return fig
+def _panels(rows, columns, height, **shared): # inches
+    fig, axes = plt.subplots(rows, columns, figsize=(7, height), squeeze=False, **shared)
+    plt.close(fig) # so that a cell shows it once
+    return fig, axes.ravel()
 
 def figure_models(scores, metric='corr'): # of score_table
     "Draw the best six models, sorted: a bar for the mean, a dot per animal, a band for ceilings."
@@ -370,61 +371,63 @@ def figure_models(scores, metric='corr'): # of score_table
     ceilings = values.columns.intersection(CEILINGS)
     order = (sign*values.drop(columns=ceilings).mean()).nlargest(6).index[::-1]
     groups = values.groupby('split', sort=False)
-    fig, axes = plt.subplots(1, len(groups), figsize=(7, 2.5), sharey=True, squeeze=False)
-    for ax, (split, animals) in zip(axes[0], groups):
+    fig, axes = _panels(1, len(groups), 2.5, sharey=True)
+    for ax, (split, animals) in zip(axes, groups):
         mean = animals.mean()
         ax.barh(order, mean[order], color=_colors(order), alpha=.4)
-        ax.plot(animals[order].T, order, 'o', color='#333333', ms=3)
+        ax.plot(animals[order].T, order, 'k.')
         if len(ceilings):
             ax.axvspan(*mean[ceilings].agg(['min', 'max']), color='#CCCCCC', label='best possible')
             ax.legend(loc='lower right')
         ax.set(title=f'{PARTS[split]}, n = {len(animals)}', xlabel=label)
-    return _finished(fig)
+    return fig
 
 def figure_pairs(scores, reference='CalM', rivals=('ridge VAR', 'POCO')): # of score_table
     "Draw how much better a model is than rivals, a dot per animal, and what the tests say."
-    fig, axes = plt.subplots(2, 1, figsize=(7, 1 + 1.2*len(rivals)))
+    fig, axes = _panels(2, 1, 1 + 1.2*len(rivals))
     for ax, metric in zip(axes, ('corr', 'crps')):
-        gains = gains_of(scores, reference, metric, rivals)
-        tests = paired(scores, reference, metric, rivals)[::-1]
-        for row in tests[tests.unit == 'subject'].itertuples():
-            y = f'{row.model}, {PARTS[row.split]}, n = {row.n}\n{row.verdict}'
-            ax.plot(gains.loc[row.split, row.model].dropna(), [y]*row.n, 'o', color='#777777')
-            ax.plot(row.gain, y, 'k|', ms=16)
+        gains = gains_of(scores, reference, metric, rivals).stack()
+        tests = paired(scores, reference, metric, rivals).query('unit == "subject"')
+        rows = tests.merge(gains.reset_index(name='animal'))[::-1].replace(PARTS)
+        label = rows.apply('{model}, {split}, n = {n}\n{verdict}'.format_map, axis=1)
+        ax.plot(rows.animal, label, 'o', color='#777777')
+        ax.plot(rows.gain, label, 'k|', ms=16)
         ax.axvline(0, color='#999999', lw=.8)
         ax.margins(y=.2)
         ax.set_xlabel(f'gain in {METRICS[metric][0]}; right of 0: {reference} is better')
-    return _finished(fig)
+    return fig
 
 def figure_ahead(curves, models, split='single'): # of curve_table
     "Draw correlation and CRPS by seconds ahead, a line per model: the mean over animals."
-    rows = curves[(curves.split == split) & curves.model.isin(models)]
-    sessions = ['curve', 'model', 'subject', 'session']
-    lines = rows.pivot_table('value', 'x', sessions).interpolate('index', limit_area='inside')
-    lines = lines.dropna().T.groupby(sessions[:3]).mean().groupby(sessions[:2]).mean()
-    labels = dict(corr='correlation over trials', crps='CRPS (s.d.)')
-    groups = lines.groupby('curve')
-    fig, axes = plt.subplots(1, len(groups), figsize=(7, 2.6), squeeze=False)
-    for ax, (curve, means) in zip(axes[0], groups):
-        ax.set_prop_cycle(color=_colors(models))
-        ax.plot(means.loc[curve].T[models], label=models)
-        ax.set(xlabel='seconds ahead', ylabel=labels[curve])
+    rows = curves.query('split == @split and model in @models')
+    sessions = rows.pivot_table('value', 'x', ['curve', 'model', 'subject', 'session'])
+    sessions = sessions.interpolate('index', limit_area='inside').dropna() # other rates, other x
+    animals = sessions.T.groupby(['curve', 'model', 'subject']).mean()
+    means = animals.groupby(['curve', 'model']).mean()
+    labels = {'corr': 'correlation over trials', 'crps': 'CRPS (s.d.)'}
+    curves = means.index.unique('curve')
+    colors = _colors(models)
+    fig, axes = _panels(1, len(curves), 2.6)
+    for ax, curve in zip(axes, curves):
+        lines = means.loc[curve].T[models]
+        lines.plot(ax=ax, xlabel='seconds ahead', ylabel=labels[curve], color=colors, legend=False)
     ax.legend()
-    return _finished(fig)
+    return fig
 
-def figure_example(example: dict, model): # of forecast_<model>.json
+def figure_example(example, model): # of forecast_<model>.json
     "Draw the truth of its neurons, the forecast mean with its r and the 80 % band."
-    truth, mean, low, high = [np.transpose(example[k]) for k in ('truth', 'mean', 'low', 'high')]
-    x = np.arange(len(truth[0]))/example['rate']
-    ahead = x[-len(mean[0]):]
-    r = pearson(mean, truth[:, -len(ahead):])
+    arrays = [np.transpose(example[name]) for name in ('truth', 'mean', 'low', 'high')]
+    neurons = example['neurons']
     color, = _colors([model])
-    fig, axes = plt.subplots(len(r), 1, figsize=(7, 4), sharex=True)
-    for i, ax in enumerate(axes):
-        ax.plot(x, truth[i], color=COLORS['truth'])
-        ax.plot(ahead, mean[i], color=color)
-        ax.fill_between(ahead, low[i], high[i], color=color, alpha=.2, lw=0)
-        ax.set_ylabel(f'neuron {example["neurons"][i]}')
-        ax.set_title(f'r = {r[i]:.2f}', color=color, loc='right')
+    fig, axes = _panels(len(neurons), 1, 4, sharex=True)
+    for ax, neuron, truth, mean, low, high in zip(axes, neurons, *arrays):
+        context = len(truth) - len(mean)
+        x = np.arange(len(truth))/example['rate']
+        r = pearson(mean, truth[context:])
+        ax.plot(x, truth, color=COLORS['truth'])
+        ax.plot(x[context:], mean, color=color)
+        ax.fill_between(x[context:], low, high, color=color, alpha=.2, lw=0)
+        ax.set_ylabel(f'neuron {neuron}')
+        ax.set_title(f'r = {r:.2f}', color=color, loc='right')
     ax.set_xlabel('time in the trial (s); grey: truth, line: forecast mean, band: 80 %')
-    return _finished(fig)
+    return fig

@@ -4,15 +4,14 @@
 __all__ = ['NETWORKS', 'SEARCH', 'Network', 'CausalConv', 'TCN', 'PatchTST', 'ITransformer', 'phase_of', 'PerceiverLayer', 'POCO',
            'search']
 
-# %% ../../nbs/05c_networks.ipynb #2e554585
+# %% ../../nbs/05c_networks.ipynb #4b0e825d
 import itertools, math
 from types import SimpleNamespace
-
 import numpy as np, torch
 from einops import rearrange
 from torch import nn
+from torch.nn import Dropout, LayerNorm, Linear, Module, ModuleList, Parameter, Sequential
 from torch.nn import functional as F
-
 from ..core import choose, config_key, resolve_scale
 from ..dat import SessionEmbeddings
 from ..data import Forecast
@@ -20,14 +19,13 @@ from ..nq import as_traces, validation_sessions
 from ..scores import Forecaster, forecast_windows, trial_corr
 from ..training import TrainConfig, fit, only_training
 
-# %% ../../nbs/05c_networks.ipynb #15b921af
+# %% ../../nbs/05c_networks.ipynb #c30f540a
 RECIPE = dict(vars(TrainConfig(precision='fp32')), # its seed is that of dropout
     batch=8, # windows per step, all of one session
     epochs=0, # passes over the training trials; 0: as many steps as `steps` says
     evaluations=10, # by validation trials, evenly over the training, in place of eval_every
     anywhere=True, # windows start at any frame of a trial; False: at its first
-    amsgrad=False, # Adam divides by the largest second moment so far
-    penalty=0.) # λ of λ/2 Σ w², which is added to the loss
+    amsgrad=False) # Adam divides by the largest second moment so far
 BY_SCALE = dict(
     tiny=dict(weight_decay=.1, ema=.95),
     small=dict(weight_decay=.1, ema=.95),
@@ -42,28 +40,27 @@ def window_batches(sessions, recipe, seed):
         spans = s.spans('train', recipe.anywhere)
         lengths = np.diff(spans)[:, 0]
         longest = lengths.max(initial=0)
-        long.append(spans[lengths >= frames])
         if longest < frames: raise ValueError(
             f'{s.name}: no training trial has the {frames} frames of a window (the longest has '
             f'{longest}): give a shorter context or horizon, cut longer trials, or leave the '
             'session out')
-    counts = np.array([*map(len, long)])
-
+        long.append(spans[lengths >= frames])
+    counts = np.array([len(spans) for spans in long])
+    share = counts/counts.sum()
     def batch(i):
         rng = np.random.default_rng([seed, i])
-        k = rng.choice(len(counts), p=counts/counts.sum())
-        size = min(recipe.batch, counts[k])
-        chosen = rng.choice(counts[k], size, replace=False)
+        k = rng.choice(len(counts), p=share)
+        session, count = sessions[k], counts[k]
+        size = min(recipe.batch, count)
+        chosen = rng.choice(count, size, replace=False)
         starts, stops = long[k][chosen].T
         room = recipe.anywhere*(stops - starts - frames)
         starts = starts + rng.integers(0, room + 1)
-        session = sessions[k]
         windows = [session.window(start, start + frames) for start in starts]
         return torch.from_numpy(np.stack(windows)), session.name
-
     return batch
 
-# %% ../../nbs/05c_networks.ipynb #8fd6ed55
+# %% ../../nbs/05c_networks.ipynb #7b6f7065
 class Trained:
     "Trained by gradient. A subclass has name, presets, build, batches, loss and validation."
     defaults = RECIPE # settings of all scales
@@ -105,44 +102,44 @@ class Trained:
             model.tables = model.tables[:before]
             raise
 
-    def learn(self, model, sessions, adapting=False): # half the steps at five times the rate
-        "Train what requires a gradient; keep the weights that validation trials score best."
+    def training(self, sessions, adapting): # -> TrainConfig
         c = self.recipe
         trials = sum(len(s.of('train')) for s in sessions)
         steps = c.epochs*math.ceil(trials/c.batch) or c.steps
-        if adapting: steps = max(1, steps//2)
-        training = {name: getattr(c, name) for name in vars(TrainConfig())}
-        training |= dict(steps=steps, eval_every=math.ceil(steps/c.evaluations))
-        if adapting: training['lr'] *= 5
-        trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        lr = c.lr
+        if adapting: # half the steps at five times the rate
+            steps = max(1, steps//2)
+            lr = 5*lr
+        settings = {name: getattr(c, name) for name in vars(TrainConfig())}
+        settings |= dict(steps=steps, lr=lr, eval_every=math.ceil(steps/c.evaluations))
+        return TrainConfig(**settings)
 
-        def losses(model, data, step):
-            yield 'loss', self.loss(model, *data)
-            if c.penalty:
-                weights = nn.utils.parameters_to_vector(trained.values())
-                yield 'penalty', c.penalty/2*weights.square().sum()
+    def groups(self, model):
+        "Matrices decay; vectors and what belongs to one session do not."
+        decaying, others = [], []
+        for name, p in model.named_parameters():
+            decays = p.ndim > 1 and not name.startswith('tables.')
+            (decaying if decays else others).append(p)
+        common = dict(amsgrad=self.recipe.amsgrad)
+        return [dict(common, params=decaying), dict(common, params=others, weight_decay=0.)]
 
-        def groups(model):
-            matrices, others = [], []
-            for name, p in trained.items():
-                decays = p.ndim > 1 and not name.startswith('tables.')
-                (matrices if decays else others).append(p)
-            return [dict(params=matrices, amsgrad=c.amsgrad),
-                    dict(params=others, amsgrad=c.amsgrad, weight_decay=0.)]
-
-        data = [(s.name, s.digest, s.split.tolist()) for s in sessions]
+    def learn(self, model, sessions, adapting=False):
+        "Train what requires a gradient; keep the weights that validation trials score best."
+        def losses(model, batch, step): yield 'loss', self.loss(model, *batch)
         start = [p.sum().item() for p in model.parameters()] # another model, another training
-        about = config_key([self.name, vars(c), self.seed, data, start])
+        data = [(s.name, s.digest, s.split.tolist()) for s in sessions]
+        about = config_key([self.name, vars(self.recipe), self.seed, data, start])
         folder = self.folder and f'{self.folder}/{self.name}-{about}'
-        result = fit(model, self.batches(sessions), losses, TrainConfig(**training),
-                     self.validation(sessions), groups, folder=folder, key=about)
+        result = fit(model, self.batches(sessions), losses, self.training(sessions, adapting),
+                     self.validation(sessions), self.groups, folder=folder, key=about)
         key = 'all' if self.shared else sessions[0].name
         self.models[key] = model
         self.results[key] = result
-        self.n_parameters = sum(p.numel() for m in self.models.values() for p in m.parameters())
-        self.presentations = max(self.presentations, result.steps*c.batch)
+        models = ModuleList(self.models.values())
+        self.n_parameters = sum(p.numel() for p in models.parameters())
+        self.presentations = max(self.presentations, result.steps*self.recipe.batch)
 
-# %% ../../nbs/05c_networks.ipynb #70eea246
+# %% ../../nbs/05c_networks.ipynb #14ef62cb
 class Network(Trained, Forecaster):
     """A network that forecasts: Network(scale, seed, folder of checkpoints, settings by name).
     A rival has `name`, `presets` and `build`; its module returns the block after a context."""
@@ -167,7 +164,7 @@ class Network(Trained, Forecaster):
         window to learn from, and where none can judge; FloatingPointError for a loss of NaN."""
         sessions = list(sessions)
         c = self.recipe
-        lengths = {stop - start for s in sessions for start, stop in s.trials.tolist()}
+        lengths = {int(n) for s in sessions for n in np.diff(s.trials)[:, 0]}
         if len(lengths) == 1 and not c.horizon: c.horizon = lengths.pop() - c.context
         c.horizon = c.horizon or 24
         c.block = c.block or c.horizon
@@ -180,7 +177,6 @@ class Network(Trained, Forecaster):
         context = self.recipe.context
         judges = validation_sessions(sessions, context + 3)
         windows = [forecast_windows(s, 'val', context) for s in judges]
-
         def validate(model):
             by_session = []
             for session, groups in zip(judges, windows):
@@ -190,30 +186,33 @@ class Network(Trained, Forecaster):
                     corr.extend(trial_corr(mean, future))
                 by_session.append(np.mean(corr))
             return dict(score=1 - np.mean(by_session))
-
         return validate
 
     @torch.no_grad()
     def answer(self, model, past, horizon, name): # (B, C, N) -> (B, H, N)
-        device = next(model.eval().parameters()).device
-        parts = torch.as_tensor(past, device=device).split(8192//past.shape[2] + 1)
+        weight = next(model.eval().parameters())
+        past = torch.as_tensor(past, device=weight.device)
+        parts = past.split(8192//past.shape[2] + 1)
         means = [self.predict(model, part, horizon, name) for part in parts]
         return torch.cat(means).cpu().numpy()
 
     def forecast(self, context, horizon, session): # (B, C, N) z-scored, H frames, Session
         """Forecast the frames after a context, of which the last C are read. Raises KeyError for
         a session it was not fitted on, ValueError for a context too short or of other neurons."""
-        if session.name not in self.digests: raise KeyError(
-            f'{self.name} was not fitted on session {session.name!r}, only on '
-            f'{list(self.digests)[:5]}: call fit([session]) first')
-        past, frames = as_traces(context), self.recipe.context
-        if past.shape[1] < frames or past.shape[2:] != (session.n_neurons,): raise ValueError(
-            f'{self.name} reads (trials, {frames} frames or more, {session.n_neurons} neurons), '
-            f'not a context of shape {tuple(past.shape)}')
-        model = self.models['all' if self.shared else session.name]
-        return Forecast(self.answer(model, past[:, -frames:], horizon, session.name))
+        name, neurons = session.name, session.n_neurons
+        if name not in self.digests: raise KeyError(
+            f'{self.name} was not fitted on session {name!r}, only on {list(self.digests)[:5]}: '
+            'call fit([session]) first')
+        past = as_traces(context)
+        frames = self.recipe.context
+        shape = tuple(past.shape)
+        if shape[1] < frames or shape[2:] != (neurons,): raise ValueError(
+            f'{self.name} reads (trials, {frames} frames or more, {neurons} neurons), not a '
+            f'context of shape {shape}')
+        model = self.models['all' if self.shared else name]
+        return Forecast(self.answer(model, past[:, -frames:], horizon, name))
 
-# %% ../../nbs/05c_networks.ipynb #3acf74ae
+# %% ../../nbs/05c_networks.ipynb #506f0f97
 class CausalConv(nn.Conv1d):
     "A convolution whose frame t reads frames up to t; it returns those that the next needs, too."
     def __init__(self, inputs, outputs, kernel, dilation):
@@ -221,17 +220,19 @@ class CausalConv(nn.Conv1d):
         self.reach = (kernel - 1)*dilation
 
     def forward(self, x, past=None): # (B, inputs, T), frames before them; None: zeros
-        x = F.pad(x, (self.reach, 0)) if past is None else torch.cat([past, x], -1)
-        return super().forward(x), x[..., x.shape[-1] - self.reach:]
+        frames = x.shape[-1]
+        if past is None: x = F.pad(x, (self.reach, 0))
+        else: x = torch.cat([past, x], -1)
+        return super().forward(x), x[..., frames:]
 
-class _TCNModule(nn.Module):
+class _TCNModule(Module):
     def __init__(self, neurons, c):
         super().__init__()
-        self.convs = nn.ModuleList(
+        self.convs = ModuleList(
             CausalConv(c.hidden if k else neurons, c.hidden, c.kernel, 2**k)
             for k in range(c.layers))
-        self.drop = nn.Dropout(c.dropout)
-        self.read = nn.Linear(c.hidden, neurons)
+        self.drop = Dropout(c.dropout)
+        self.read = Linear(c.hidden, neurons)
 
     def forward(self, y, pasts=()): # (B, T, N), of the layers -> next frames (B, T, N), pasts
         x = y.mT
@@ -265,34 +266,35 @@ class TCN(Network):
             new.append(frame)
         return torch.cat(new, 1)
 
-# %% ../../nbs/05c_networks.ipynb #964948b5
-class _WindowScaled(nn.Module):
-    "Layers that read each window on a scale of its own: 'last' or 'mean' is taken off, or 'none'."
-    def __init__(self, norm, *layers):
+# %% ../../nbs/05c_networks.ipynb #b79db574
+class _WindowTransformer(Module):
+    "It reads each window on a scale of its own: 'last' or 'mean' is taken off, or 'none'."
+    def __init__(self, c, embed, last, width): # last: what turns tokens into rows of this width
         super().__init__()
-        self.norm, self.layers = norm, nn.Sequential(*layers)
+        self.norm = c.norm
+        layer = nn.TransformerEncoderLayer(c.dim, c.heads, c.hidden, c.dropout, 'gelu',
+                                           batch_first=True)
+        encoder = nn.TransformerEncoder(layer, c.layers, enable_nested_tensor=False)
+        read = Linear(width, c.block)
+        self.layers = Sequential(embed, Dropout(c.dropout), encoder, last, read)
 
     def forward(self, y, name): # (B, C, N) -> (B, block, N)
         x = y.mT
-        centre, scale = 0., 1.
-        if self.norm != 'none':
-            centre = x[..., -1:] if self.norm == 'last' else x.mean(-1, keepdim=True)
-            scale = (x.var(-1, keepdim=True, correction=0) + 1e-5).sqrt()
-        block = self.layers((x - centre)/scale).reshape(*x.shape[:2], -1)
+        variance, centre = torch.var_mean(x, -1, correction=0, keepdim=True)
+        scale = (variance + 1e-5).sqrt()
+        if self.norm == 'last': centre = x[..., -1:]
+        if self.norm == 'none': centre, scale = 0., 1.
+        block = self.layers((x - centre)/scale)
+        block = block.reshape(*x.shape[:2], -1) # rows may be those of all trials
         return (block*scale + centre).mT
 
-def _encoder(c):
-    layer = nn.TransformerEncoderLayer(c.dim, c.heads, c.hidden, c.dropout, 'gelu',
-                                       batch_first=True)
-    return nn.TransformerEncoder(layer, c.layers, enable_nested_tensor=False)
-
-class _Patches(nn.Module): # windows (B, N, C) -> tokens (B N, patches, d)
+class _Patches(Module): # windows (B, N, C) -> tokens (B N, patches, d)
     def __init__(self, c):
         super().__init__()
         self.pad = nn.ReplicationPad1d((0, c.stride)) # the last frame counts in two patches
         self.embed = nn.Conv1d(1, c.dim, c.patch, c.stride)
         count = (c.context - c.patch)//c.stride + 2
-        self.place = nn.Parameter(.02*torch.randn(count, c.dim))
+        self.place = Parameter(.02*torch.randn(count, c.dim))
 
     def forward(self, x):
         rows = self.pad(x).flatten(0, 1) # (B N, C + stride)
@@ -313,12 +315,11 @@ class PatchTST(Network):
     def build(self, sessions):
         c = self.recipe
         patches = _Patches(c)
-        layers = [patches, nn.Dropout(c.dropout), _encoder(c), nn.Flatten()]
-        return _WindowScaled(c.norm, *layers, nn.Linear(patches.place.numel(), c.block))
+        return _WindowTransformer(c, patches, nn.Flatten(), patches.place.numel())
 
     def adapt(self, sessions): pass # it knows no neuron and no session
 
-# %% ../../nbs/05c_networks.ipynb #8eeb5e96
+# %% ../../nbs/05c_networks.ipynb #979343c0
 class ITransformer(Network):
     "A transformer over neurons, each a token made of its context; one per session."
     name = 'iTransformer'
@@ -330,10 +331,10 @@ class ITransformer(Network):
 
     def build(self, sessions):
         c = self.recipe
-        layers = [nn.Linear(c.context, c.dim), nn.Dropout(c.dropout), _encoder(c)] # (B, N, d)
-        return _WindowScaled(c.norm, *layers, nn.LayerNorm(c.dim), nn.Linear(c.dim, c.block))
+        embed = Linear(c.context, c.dim) # (B, N, d)
+        return _WindowTransformer(c, embed, LayerNorm(c.dim), c.dim)
 
-# %% ../../nbs/05c_networks.ipynb #3f662a7e
+# %% ../../nbs/05c_networks.ipynb #93767c53
 def phase_of(times, speeds): # (S,), (head/2,) radians per unit of time -> (S, head/2) complex
     return torch.exp(1j*times[:, None]*speeds)
 
@@ -341,84 +342,83 @@ def _rotate(x, phase): # (..., S, head), pairs of neighbouring coordinates
     pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
     return torch.view_as_real(pairs*phase).flatten(-2)
 
-class PerceiverLayer(nn.Module):
+class PerceiverLayer(Module):
     "Elements with times read another sequence, or themselves; then a gated feed-forward layer."
     def __init__(self, c, heads=1, cross=True, turn_values=True, drop=0.): # c: see POCO.sizes
         super().__init__()
         dim = c.dim
         inner = heads*c.head
-        self.heads, self.turn_values = heads, turn_values
-        self.norm = nn.LayerNorm(dim)
-        self.norm_context = nn.LayerNorm(dim) if cross else None
-        self.q = nn.Linear(dim, inner, bias=False)
-        self.kv = nn.Linear(dim, 2*inner, bias=False)
-        self.out = nn.Linear(inner, dim)
-        self.up = nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, 8*dim))
-        self.down = nn.Sequential(nn.Dropout(c.drop_ffn), nn.Linear(4*dim, dim))
-        self.drop = nn.Dropout(drop) # of both branches
+        self.heads = heads
+        self.turn_values = turn_values
+        self.norm = LayerNorm(dim)
+        self.norm_context = LayerNorm(dim) if cross else None
+        self.q = Linear(dim, inner, bias=False)
+        self.kv = Linear(dim, 2*inner, bias=False)
+        self.out = Linear(inner, dim)
+        self.up = Sequential(LayerNorm(dim), Linear(dim, 8*dim))
+        self.down = Sequential(Dropout(c.drop_ffn), Linear(4*dim, dim))
+        self.drop = Dropout(drop) # of both branches
 
     def forward(self, x, phase, context, context_phase): # (B, S, d), (B, K, d), their times
         y = self.norm(x)
         context = self.norm_context(context) if self.norm_context else y
-        parts = [self.q(y), *self.kv(context).chunk(2, -1)]
-        q, k, v = [rearrange(t, 'b s (h d) -> b h s d', h=self.heads) for t in parts]
-        q, k = _rotate(q, phase), _rotate(k, context_phase)
-        if self.turn_values: v = _rotate(v, context_phase)
+        heads = self.heads
+        q = rearrange(self.q(y), 'b s (h d) -> b h s d', h=heads)
+        kv = rearrange(self.kv(context), 'b s (two h d) -> two b h s d', two=2, h=heads)
+        q = _rotate(q, phase)
+        k, v = _rotate(kv, context_phase)
+        if not self.turn_values: v = kv[1]
         y = F.scaled_dot_product_attention(q, k, v)
         if self.turn_values: y = _rotate(y, phase.conj())
-        y = self.out(rearrange(y, 'b h s d -> b s (h d)'))
-        x = x + self.drop(y)
+        y = rearrange(y, 'b h s d -> b s (h d)')
+        x = x + self.drop(self.out(y))
         a, b = self.up(x).chunk(2, -1)
         y = self.down(a*F.gelu(b))
         return x + self.drop(y)
 
-class _POCOModule(nn.Module):
+class _POCOModule(Module):
     def __init__(self, c):
         super().__init__()
+        dim, context, film = c.dim, c.context, c.film
         self.patch = c.patch
-        self.embed = nn.Linear(c.patch, c.dim)
-        self.latents = nn.Parameter(.02*torch.randn(c.latents, c.dim))
-        self.dataset = nn.Parameter(.02*torch.randn(c.dim))
-        times = [torch.arange(c.latents + 1)*c.context/c.latents, # of latents, of questions
-                 torch.arange(0., c.context, c.patch)] # of patches
+        self.embed = Linear(c.patch, dim)
+        self.latents = Parameter(.02*torch.randn(c.latents, dim))
+        self.dataset = Parameter(.02*torch.randn(dim))
         turning = c.head//4 # half of the pairs of coordinates
         periods = .1*1000**(torch.arange(turning)/turning) # frames
         speeds = F.pad(2*math.pi/periods, (0, turning))
-        self.register_buffer('phases', phase_of(torch.cat(times), speeds), persistent=False)
-
+        times = torch.arange(c.latents + 1)*context/c.latents # of latents, of questions
+        times = torch.cat([times, torch.arange(0., context, c.patch)]) # of patches
+        self.register_buffer('phases', phase_of(times, speeds), persistent=False)
         self.read = PerceiverLayer(c)
-        self.layers = nn.ModuleList(PerceiverLayer(c, c.heads, cross=False, drop=c.drop_layer)
-                                    for _ in range(c.layers))
+        layers = [PerceiverLayer(c, c.heads, False, drop=c.drop_layer) for _ in range(c.layers)]
+        self.layers = ModuleList(layers)
         self.ask = PerceiverLayer(c, turn_values=False)
-        self.inward = nn.Linear(c.context, c.film)
-        self.outward = nn.Linear(c.film, c.horizon)
-        self.film = nn.Linear(c.dim, 2*c.film) # α and β
+        self.inward = Linear(context, film)
+        self.outward = Linear(film, c.horizon)
+        self.film = Linear(dim, 2*film) # α and β
         for p in self.film.parameters(): nn.init.zeros_(p)
-        self.tables = nn.ModuleList() # embeddings of each session
+        self.tables = ModuleList() # embeddings of each session
 
     def add_session(self, session):
         new = SessionEmbeddings(session.name, session.n_neurons, len(self.dataset), sd=.02)
-        self.tables.append(new.to(self.dataset.device))
+        self.tables.append(new)
         return f'tables.{len(self.tables) - 1}.' # begins the names of its parameters
 
     def forward(self, y, name): # (B, C, N) of a session -> (B, H, N)
-        table = next(table for table in reversed(self.tables) if table.name == name)
+        table = {table.name: table for table in self.tables}[name] # the latest
         who = table.neurons + table.session + self.dataset # (N, d)
         x = y.mT # (B, N, C)
         patches = self.embed(x.unflatten(2, (-1, self.patch))) # (B, N, C/P, d)
         tokens = (patches + who[:, None]).flatten(1, 2)
-
-        # what the population does
-        latents = len(self.latents)
+        batch, latents = len(x), len(self.latents)
         now, end, starts = self.phases.tensor_split([latents, latents + 1])
-        z = self.latents.repeat(len(x), 1, 1)
+        z = self.latents.repeat(batch, 1, 1)
         z = self.read(z, now, tokens, starts.repeat(len(who), 1))
         for layer in self.layers: z = layer(z, now, z, now)
-        questions = who.repeat(len(x), 1, 1) # (B, N, d)
-        answers = self.ask(questions, end, z, now)
-
-        # modulates each neuron's own map
-        alpha, beta = self.film(answers).chunk(2, -1) # (B, N, film)
+        questions = who.repeat(batch, 1, 1) # (B, N, d)
+        answers = self.ask(questions, end, z, now) # what the population does
+        alpha, beta = self.film(answers).chunk(2, -1) # modulates each neuron's own map
         h = self.inward(x).relu()
         return self.outward(h*alpha + beta).mT
 
