@@ -85,7 +85,7 @@ def coverage(ranks): # of rank_histogram -> (19,)
     edges = np.linspace(-1, 1, len(below)) # a central band is one from -level to level
     return np.interp(LEVELS, edges, below) - np.interp(-LEVELS, edges, below)
 
-# %% ../nbs/05a_scores.ipynb #04f7a916
+# %% ../nbs/05a_scores.ipynb #b261b1d5
 METRICS = { # name -> label, 1 where more is better, -1 where less is
     'corr': ('correlation within trials', 1),
     'corr_concat': ('correlation over joined trials', 1),
@@ -130,7 +130,7 @@ def _score_steps(batches, rate): # of (3, B, H, N), by H: mean, truth and loss; 
 
 def evaluate(
     forecaster, # fitted Forecaster
-    session: Session,
+    session, # Session
     split='test', # 'train', 'val' or 'test'
     context=40, horizon=None, # frames shown and asked for; None: the rest of the trial
 ) -> Evaluation:
@@ -157,7 +157,7 @@ def evaluate(
         seconds=seconds)
     if not point:
         held = coverage(ranks)
-        scores |= dict(coverage_80=held[15], calibration=np.abs(held - LEVELS).mean())
+        scores |= {'coverage_80': held[15], 'calibration': np.abs(held - LEVELS).mean()}
     about = dict(
         session=session.name,
         subject=session.subject,
@@ -194,7 +194,7 @@ class Observer(Oracle):
     name = 'Observer'
     futures_of = staticmethod(observer)
 
-# %% ../nbs/05a_scores.ipynb #3b45830b
+# %% ../nbs/05a_scores.ipynb #a306bf84
 CEILINGS = ['Oracle', 'Observer'] # no rivals
 PARTS = { # of a corpus, and what figures call them
     'held-in': 'training animals',
@@ -222,8 +222,7 @@ def gains_of(scores, reference, metric, rivals=None, unit='subject'):
     return sign*values[rivals].rsub(values[reference], axis=0)
 
 SETTINGS = 'forecast.json'
-SCORES = 'forecast_sessions.csv'
-CURVES = 'forecast_curves.csv'
+SCORES, CURVES = 'forecast_sessions.csv', 'forecast_curves.csv'
 
 def read_table(path): # attrs['folder']: where it lies
     "Read scores or curves; names are text, whatever they look like."
@@ -272,7 +271,7 @@ def train_and_score(builder, name, seed, corpora, settings): # -> what `compare`
         forecaster = builder(corpus, seed)
         for part in ('held-in', 'held-out'):
             split = 'single' if settings['protocol'] == 'single' else part
-            about = dict(dataset=settings['dataset'], scale=settings['scale'], split=split)
+            about = {'dataset': settings['dataset'], 'scale': settings['scale'], 'split': split}
             for session in corpus.sessions(part):
                 e = evaluate(forecaster, session, 'test', settings['context'], settings['horizon'])
                 e.about = about | e.about | {'model': name, 'training_seed': seed}
@@ -281,7 +280,7 @@ def train_and_score(builder, name, seed, corpora, settings): # -> what `compare`
     seconds = time.perf_counter() - start
     return name, seed, seconds, score_table(evaluations), curve_table(evaluations), example
 
-# %% ../nbs/05a_scores.ipynb #7088f824
+# %% ../nbs/05a_scores.ipynb #3c37a75c
 def score_table(evaluations): # -> DataFrame
     "Return a row per session, model and metric; what a point forecast does not have is left out."
     rows = []
@@ -302,7 +301,7 @@ def paired(
     reference='CalM', # a model
     metric='corr',
     rivals=None, # models; None: all but ceilings
-): # -> DataFrame: unit, split, model, n, gain, ahead, p, p_all, verdict
+): # -> DataFrame: unit ('subject' or 'session'), split, model, n, gain, ahead, p, p_all, verdict
     """Compare a model with rivals by Wilcoxon's signed ranks; `gain` above 0: the model is better.
     The verdict goes by `p_all`: p times the number of tests over animals (Bonferroni)."""
     tables = {}
@@ -354,7 +353,7 @@ def compare(
         print(f'{name}, seed {seed}: {seconds:.0f} s', flush=True)
     return read_table(out/SCORES)
 
-# %% ../nbs/05a_scores.ipynb #287a285c
+# %% ../nbs/05a_scores.ipynb #25ffd479
 _COLORS = COLORS | {'Oracle': COLORS['reference'], 'Observer': COLORS['truth']}
 
 def _colors(models): return [_COLORS.get(model, '#8C6D46') for model in models]
@@ -406,12 +405,10 @@ def figure_ahead(curves, models, split='single'): # of curve_table
     means = animals.groupby(['curve', 'model']).mean()
     labels = {'corr': 'correlation over trials', 'crps': 'CRPS (s.d.)'}
     curves = means.index.unique('curve')
-    colors = _colors(models)
     fig, axes = _panels(1, len(curves), 2.6)
     for ax, curve in zip(axes, curves):
-        lines = means.loc[curve].T[models]
-        lines.plot(ax=ax, xlabel='seconds ahead', ylabel=labels[curve], color=colors, legend=False)
-    ax.legend()
+        means.loc[curve].T[models].plot(
+            ax=ax, color=_colors(models), xlabel='seconds ahead', ylabel=labels[curve])
     return fig
 
 def figure_example(example, model): # of forecast_<model>.json

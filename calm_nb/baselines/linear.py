@@ -3,10 +3,11 @@
 # %% auto #0
 __all__ = ['LastValue', 'Climatology', 'Pool', 'ConditionalTable', 'Linear', 'RidgeVAR', 'ZeroShot']
 
-# %% ../../nbs/05b_linear.ipynb #970666a4
+# %% ../../nbs/05b_linear.ipynb #13a5d0ec
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import product
+from itertools import pairwise
 import numpy as np, torch
 from scipy.interpolate import make_interp_spline
 from scipy.special import ndtri
@@ -15,18 +16,17 @@ from ..dat import trial_uniforms
 from ..data import Forecast
 from ..scores import Forecaster, forecast_windows
 
-# %% ../../nbs/05b_linear.ipynb #cebb12d6
+# %% ../../nbs/05b_linear.ipynb #3d3b5dbd
 def _last_value(past, horizon): # (B, C, N) -> (B, H, N)
     return np.repeat(past[:, -1:], horizon, axis=1)
 
 class LastValue(Forecaster):
     "Repeat the last frame of the context."
     name = 'last value'
-
     def forecast(self, context, horizon, session):
         return Forecast(_last_value(context, horizon))
 
-# %% ../../nbs/05b_linear.ipynb #465e19b8
+# %% ../../nbs/05b_linear.ipynb #5e74d7fa
 class Conditional:
     "The distribution of y given x, neuron by neuron, in bins of x with equally many pairs."
     def __init__(self, x, y, bins): # (K, N), (K, N)
@@ -34,26 +34,25 @@ class Conditional:
         self.edges = np.sort(x, axis=0)[last] # (bins - 1, N)
         self.edges[self.edges == x.max(0)] = np.inf # no bin without values above all others
         bin = self.bin_of(x)
-        order = np.lexsort((y, bin), axis=0)
-        self.values = np.take_along_axis(y, order, axis=0)
+        self.values = np.take_along_axis(y, np.lexsort((y, bin), axis=0), axis=0)
         inside = bin == np.arange(bins)[:, None, None] # (bins, K, N)
         self.count = inside.sum(1) # (bins, N)
         self.start = self.count.cumsum(0) - self.count # rows of `values`
         self.mean = (inside*y).sum(1)/self.count.clip(1)
 
-    def bin_of(self, x): return (x[..., None, :] > self.edges).sum(-2)
+    def bin_of(self, x): # (K, N) -> (K, N)
+        return (x[:, None] > self.edges).sum(1)
 
     def draw(self, x, u): # (B, N), levels (S, B, N) -> means (B, N), draws (S, B, N)
-        neurons = np.arange(x.shape[-1])
+        neurons = np.arange(x.shape[1])
         bin = self.bin_of(x), neurons
         count = self.count[bin]
         rank = np.int64(u*(count + 1) - .5).clip(0, count - 1)
         row = self.start[bin] + rank
         return self.mean[bin], self.values[row, neurons]
 
-# %% ../../nbs/05b_linear.ipynb #8ac6e0bf
-def windows_of(session, spans, context):
-    "Return the windows (past and future) that these frames of a session make, not too many."
+# %% ../../nbs/05b_linear.ipynb #8187f573
+def windows_of(session, spans, context): # not too many of those that these frames make
     most = max(200_000//session.n_neurons, len(session.of('train')))
     spans = np.random.default_rng(0).permutation(spans)[:most]
     training = replace(session, trials=spans, split=np.full(len(spans), 'train'))
@@ -72,36 +71,42 @@ class Drawing(Forecaster):
 
     def fit(self, sessions):
         "Learn from training trials; ValueError, which names the session, if all are too short."
-        for session in sessions: self.fits[session.name] = self.learn(session)
+        for session in sessions:
+            self.fits[session.name] = self.learn(session)
         return self
 
     def learned(self, session):
-        if session.name in self.fits: return self.fits[session.name]
+        if session.name in self.fits:
+            return self.fits[session.name]
         raise KeyError(f'{self.name} was fitted on {[*self.fits]}, not on {session.name!r}: '
                        'call fit([session]) first')
 
     def windows(self, session): # of pseudo-trials: that begin anywhere in training
         return windows_of(session, session.spans('train'), self.context)
-    def predictor(self, session): return _last_value # predictor(past, horizon) is what is known
+
+    def predictor(self, session): # predictor(past, horizon) is what is known
+        return _last_value
 
     def learn(self, session): # -> predictor, a Conditional per lead
         windows = self.windows(session)
-        if self.relative: windows += forecast_windows(session, 'val', self.context)
+        if self.relative:
+            windows += forecast_windows(session, 'val', self.context)
         predictor = self.predictor(session)
         rows = []
         for _, past, future in windows:
-            x = predictor(past, future.shape[1]) # (B, H, N)
-            both = np.stack([x, future - self.relative*x])
-            lead = np.indices(x.shape[:2])[1].ravel()
-            rows.append((lead, *both.reshape(2, len(lead), -1)))
+            horizon = future.shape[1]
+            x = predictor(past, horizon) # (B, H, N)
+            y = future - self.relative*x
+            lead = np.tile(np.arange(horizon), len(x))
+            rows.append((lead, np.vstack(x), np.vstack(y)))
         lead, x, y = map(np.concatenate, zip(*rows)) # (K,) from 0, (K, N), (K, N)
         by_lead = []
         trials = len(session.of('train'))
-        edges = np.geomspace(1, lead.max() + 2, self.blocks).astype(int) - 1
-        edges = np.unique(edges)
-        for first, behind in zip(edges, edges[1:]):
+        edges = np.geomspace(1, lead.max() + 2, self.blocks, dtype=int) - 1
+        for first, behind in pairwise(np.unique(edges)):
             count = min(trials, (lead == first).sum())
-            if count < min(trials, 8): break # later leads are answered as the last one here
+            if count < min(trials, 8):
+                break # later leads are answered as the last one here
             inside = np.flatnonzero((lead >= first) & (lead < behind))
             inside = inside[::1 + len(inside)//2000] # evenly over all
             bins = self.bins or min(16, 1 + count//8)
@@ -110,7 +115,7 @@ class Drawing(Forecaster):
         return predictor, by_lead
 
     def levels(self, context): # (B, C, N) -> (S, B, N) in [0, 1)
-        traces = torch.from_numpy(np.float32(context.swapaxes(1, 2)))
+        traces = torch.tensor(context.swapaxes(1, 2)).float()
         return trial_uniforms(traces, 1, self.samples, self.seed)[0].numpy()
 
     def forecast(self, context, horizon, session):
@@ -125,22 +130,24 @@ class Drawing(Forecaster):
         parts = [by_lead[min(h, last)].draw(x[:, h], u) for h in range(horizon)]
         means, draws = zip(*parts)
         samples = np.stack(draws, 2)
-        if self.relative: return Forecast(x, x + samples)
+        if self.relative:
+            return Forecast(x, x + samples)
         return Forecast(np.stack(means, 1), samples)
 
-# %% ../../nbs/05b_linear.ipynb #10e8a352
+# %% ../../nbs/05b_linear.ipynb #e7eca772
 class Climatology(Drawing):
     "Draw each neuron's training frames, those of the same frame of the trial if it is aligned."
     name = 'climatology'
-
     def windows(self, session):
         self.bins = 1 # nothing is known
-        self.blocks = 2 if session.pseudo_trials else 100_000 # all leads alike, or each by itself
-        return forecast_windows(session, 'train', 1 if session.pseudo_trials else self.context)
+        if session.pseudo_trials:
+            self.blocks = 2 # all leads alike
+            return forecast_windows(session, 'train', 1)
+        self.blocks = 100_000 # each lead by itself
+        return forecast_windows(session, 'train', self.context)
 
-# %% ../../nbs/05b_linear.ipynb #d8f288a9
-def _mixture(first, second, share): # Forecasts; share of the second
-    "Return futures and mean of both in their shares; as many futures as the poorer one has."
+# %% ../../nbs/05b_linear.ipynb #e68b6e6b
+def _mixture(first, second, share): # Forecasts, share of the second; futures: the lesser number
     if first.samples is None or second.samples is None:
         raise ValueError('a point forecast cannot be mixed: take forecasters that draw futures')
     total = min(len(first.samples), len(second.samples))
@@ -160,67 +167,63 @@ class Pool(Forecaster):
     other = None      # which `choose` has chosen
 
     def __post_init__(self):
-        self.method, self.seed = self.model.method, self.model.seed
+        self.method = self.model.method
+        self.seed = self.model.seed
         self.presentations = self.model.presentations
 
     def choose(self, sessions): # which all are fitted on
         "Choose by CRPS on the validation trials; raises ValueError where none is long enough."
-        errors = dict.fromkeys(product(self.others, self.shares), 0.)
+        errors = defaultdict(float)
         for session in sessions:
             for _, past, future in forecast_windows(session, 'val', self.context):
-                ask = past, future.shape[1], session
-                first = self.model.forecast(*ask)
-                second = {other: other.forecast(*ask) for other in self.others}
-                for other, share in errors:
-                    futures = _mixture(first, second[other], share).samples
-                    error = crps(futures, future).mean((1, 2))
-                    errors[other, share] += error.sum()
+                first = self.model.forecast(past, future.shape[1], session)
+                for other in self.others:
+                    second = other.forecast(past, future.shape[1], session)
+                    for share in self.shares:
+                        futures = _mixture(first, second, share).samples
+                        errors[other, share] += crps(futures, future).mean((1, 2)).sum()
         self.other, self.share = min(errors, key=errors.get)
         self.n_parameters = self.model.n_parameters + self.other.n_parameters
         return self
 
     def forecast(self, context, horizon, session):
-        if self.other is None: raise ValueError(f'{self.name}: call choose(sessions) first')
-        ask = context, horizon, session
-        first = self.model.forecast(*ask)
-        return _mixture(first, self.other.forecast(*ask), self.share)
+        if self.other is None:
+            raise ValueError(f'{self.name}: call choose(sessions) first')
+        first = self.model.forecast(context, horizon, session)
+        second = self.other.forecast(context, horizon, session)
+        return _mixture(first, second, self.share)
 
-# %% ../../nbs/05b_linear.ipynb #63676643
-class _LastValueTable(Drawing):
-    "Draw what followed a neuron's own last value, by lead, anywhere in a training trial."
+# %% ../../nbs/05b_linear.ipynb #f948e60b
+class _LastValueTable(Drawing): # draws what followed a neuron's own last value, anywhere in trials
     def windows(self, session):
-        trials = session.trials[session.of('train')]
+        trials = session.spans('train', offsets=False)
         shifts = range(np.diff(trials).max() - 3)
         return windows_of(session, np.concatenate([trials + [s, 0] for s in shifts]), 1)
 
 class ConditionalTable(Drawing):
     "Draw from the table of the last value, and a share from the trial's clock: climatology."
     name = 'conditional table'
-    tables = 8, 16, 32   # bins tried
-    shares = 1, 3/4, 1/2 # of the table, tried
-
     def learn(self, session): # -> Pool of climatology and a table
         settings = self.context, self.samples, self.seed
-        tables = [_LastValueTable(*settings, bins).fit([session]) for bins in self.tables]
+        tables = [_LastValueTable(*settings, bins).fit([session]) for bins in (8, 16, 32)]
         clock = Climatology(*settings).fit([session])
-        return Pool(clock, tables, self.shares, self.context).choose([session])
+        return Pool(clock, tables, (1, 3/4, 1/2), self.context).choose([session])
 
     def forecast(self, context, horizon, session):
         return self.learned(session).forecast(context, horizon, session)
 
-# %% ../../nbs/05b_linear.ipynb #a7c6fe77
+# %% ../../nbs/05b_linear.ipynb #4893507b
 def _ridge(xx, xy, penalty): # (..., k, k) X'X, X's first column 1; (..., k, m) X'Y; per row
-    "Return ridge coefficients (..., k, m); the first, the intercept, is not penalised."
     free = np.eye(xx.shape[-1])
-    free[0] = 0
-    return np.linalg.solve(xx + penalty*xx[..., :1, :1]*free, xy)
+    free[0] = 0 # the intercept is not penalised
+    return np.linalg.solve(xx + penalty*xx[..., :1, :1]*free, xy) # (..., k, m)
 
-def _squared_error(predictor, windows): # predictor(past, horizon) -> (B, H, N)
-    "Return the sum of squares over windows; infinite where a rollout diverges."
+def _squared_error(predictor, windows): # sum; infinite where a rollout diverges
+    total = 0.
     with np.errstate(over='ignore', invalid='ignore'):
-        errors = [np.square(predictor(past, future.shape[1]) - future).sum()
-                  for _, past, future in windows]
-    return np.nan_to_num(sum(errors), nan=np.inf)
+        for _, past, future in windows:
+            total += np.square(predictor(past, future.shape[1]) - future).sum()
+    return np.nan_to_num(total, nan=np.inf)
 
 def _map_context(w, past, horizon): # (H, 1 + C), intercept first; (B, C, N) -> (B, horizon, N)
     lead = np.arange(horizon).clip(max=len(w) - 1) # those beyond the last as that one
@@ -236,7 +239,8 @@ class Linear(Drawing):
 
     def fit(self, sessions):
         sessions = list(sessions)
-        if self.map is None: self.fit_map(sessions) # later sessions only get residuals
+        if self.map is None: # later sessions only get residuals
+            self.fit_map(sessions)
         return super().fit(sessions)
 
     def fit_map(self, sessions):
@@ -254,31 +258,28 @@ class Linear(Drawing):
             xx[:h] += np.einsum('bcn,bdn->cd', x, x, optimize=True)
             xy[:h, :, 0] += np.einsum('bcn,bhn->hc', x, future, optimize=True)
         maps = [_ridge(xx, xy, penalty)[:, :, 0] for penalty in self.ridges]
-        errors = [_squared_error(partial(_map_context, w), validation) for w in maps]
-        self.map = maps[np.argmin(errors)]
+        self.map = min(maps, key=lambda w: _squared_error(partial(_map_context, w), validation))
         self.n_parameters = self.map.size
 
-    def predictor(self, session): return partial(_map_context, self.map)
+    def predictor(self, session):
+        return partial(_map_context, self.map)
 
-# %% ../../nbs/05b_linear.ipynb #19805aa5
+# %% ../../nbs/05b_linear.ipynb #6ae903f0
 def _lag_products(session, order): # -> X'X, X'Y for x = [1, y(t-1), …, y(t-p)], y = y(t)
-    z = session.zscore(session.traces).astype(float)
-    trials = session.trials[session.of('train')]
-    targets = np.concatenate([np.arange(start + order, stop) for start, stop in trials])
-    lags = np.arange(1, order + 1)
     xx = xy = 0.
-    for t in np.array_split(targets, 1 + len(targets)//2000): # some at a time, to save memory
-        x = z[t[:, None] - lags].reshape(len(t), -1)
-        x = np.insert(x, 0, 1, axis=1)
-        xx = xx + x.T @ x
-        xy = xy + x.T @ z[t]
+    for i in session.of('train'):
+        z = session.trial(i).astype(float) # (T, N)
+        t = np.arange(order, len(z))
+        x = np.hstack([z[t - lag] for lag in range(1, order + 1)])
+        x = np.insert(x, 0, 1, axis=1) # (T - p, 1 + p N)
+        xx += x.T @ x
+        xy += x.T @ z[t]
     return xx, xy
 
-def _roll_out(coef, context, horizon): # (1 + p N, N); (B, C, N) -> (B, H, N)
-    order = len(coef)//coef.shape[1]
+def _roll_out(coef, order, context, horizon): # (1 + p N, N), p; (B, C, N) -> (B, H, N)
     frames = list(context.swapaxes(0, 1)[-order:]) # (B, N) each
     for _ in range(horizon):
-        lags = np.concatenate(frames[:-order - 1:-1], axis=1) # (B, p N), the newest first
+        lags = np.hstack(frames[:-order - 1:-1]) # (B, p N), the newest first
         frames.append(coef[0] + lags @ coef[1:])
     return np.float32(np.stack(frames[order:], axis=1))
 
@@ -295,31 +296,30 @@ class RidgeVAR(Drawing):
         most = min(self.context, self.most_lags//session.n_neurons)
         orders = [order for order in self.orders if order <= most] or [1]
         xx, xy = _lag_products(session, orders[-1])
-        tried = []
-        for order, penalty in product(orders, self.ridges):
+        errors = {}
+        for order in orders:
             k = 1 + order*session.n_neurons # a smaller order reads a corner of the same sums
-            coef = _ridge(xx[:k, :k], xy[:k], penalty)
-            error = _squared_error(partial(_roll_out, coef), validation)
-            tried.append((error, order, penalty))
-        _, order, penalty = min(tried)
+            for penalty in self.ridges:
+                coef = _ridge(xx[:k, :k], xy[:k], penalty)
+                errors[order, penalty] = _squared_error(partial(_roll_out, coef, order), validation)
+        order, penalty = min(errors, key=errors.get)
         coef = _ridge(*_lag_products(session, order), penalty)
         self.n_parameters += coef.size
-        return partial(_roll_out, coef)
+        return partial(_roll_out, coef, order)
 
-# %% ../../nbs/05b_linear.ipynb #d07c2b45
+# %% ../../nbs/05b_linear.ipynb #897de63f
 class ZeroShot(Drawing):
     "fracast, a pretrained model of single series; raises ImportError where it is not installed."
     name = 'fracast'
     method = 'zero-shot'
 
-    def fit(self, sessions):
-        "Only open the model, so that what is missing is told before hours of work."
+    def fit(self, sessions): # only opens the model: tells before hours of work what is missing
         library = need('fracast', why='the zero-shot rival').FracastModel
         self.model = library.from_pretrained(None, device=str(best_device()))
         return self
 
     def forecast(self, context, horizon, session):
-        known = ndtri(np.asarray(self.model.quantiles)) # (Q,) normal scores
+        known = ndtri(self.model.quantiles) # (Q,) normal scores
         weights = make_interp_spline(known, np.eye(len(known)), k=1) # of the quantiles, at others
         of_mean = weights(ndtri((np.arange(999) + .5)/999)).mean(0) # (Q,)
         of_futures = weights(ndtri(self.levels(context).clip(1e-6))) # (S, B, N, Q)

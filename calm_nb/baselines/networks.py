@@ -266,9 +266,9 @@ class TCN(Network):
             new.append(frame)
         return torch.cat(new, 1)
 
-# %% ../../nbs/05c_networks.ipynb #b79db574
+# %% ../../nbs/05c_networks.ipynb #888ede5e
 class _WindowTransformer(Module):
-    "It reads each window on a scale of its own: 'last' or 'mean' is taken off, or 'none'."
+    "A transformer that scales each window by itself: 'last' or 'mean' is taken off, or 'none'."
     def __init__(self, c, embed, last, width): # last: what turns tokens into rows of this width
         super().__init__()
         self.norm = c.norm
