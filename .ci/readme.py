@@ -11,13 +11,15 @@ FORECASTS = { # what -> table, split
     'worms': ('atanas-blocks', 'held-in'),
     'mice': ('hippocampus-multi', 'held-in'),
     'new mice': ('hippocampus-multi', 'held-out')}
-MODELS = {'CalM': ['CalM'], 'Linear': ['Linear'], 'ridge VAR': ['ridge VAR'], 'conditional table': ['conditional table'],
-          'climatology': ['climatology'], 'best network': ['TCN', 'PatchTST', 'iTransformer', 'POCO'], 'best possible': ['Oracle']}
+MODELS = {name: [name] for name in ('CalM', 'Linear', 'ridge VAR', 'conditional table', 'climatology')}
+MODELS |= {'best network': ['TCN', 'PatchTST', 'iTransformer', 'POCO'], 'best possible': ['Oracle']}
 DECODED = { # what -> table, split
     'simulated mice': ('simulation-task-small', 'held-in'), 'worms': ('atanas-small', 'held-in'),
     'mice': ('hippocampus-small', 'held-in'), 'new mice': ('hippocampus-small', 'held-out')}
 DECODERS = {'CalM': ['CalM-GLU'], 'CalM, ridge': ['CalM-ridge'], 'ridge': ['Ridge'], 'GLM': ['GLM-window'],
             'POYO+': ['POYO+'], 'time in the trial': ['Clock']}
+
+BOUNDS = 'best possible', 'time in the trial' # no rivals
 
 
 def means(path, split, metric, unit):
@@ -34,7 +36,7 @@ def row(values, models, better):
     for column, names in models.items():
         there = better*values.reindex(names).dropna()
         cells[column] = better*there.max() if len(there) else None
-    rivals = [x for column, x in cells.items() if x is not None and column not in ('best possible', 'time in the trial')]
+    rivals = [x for column, x in cells.items() if x is not None and column not in BOUNDS]
     best = max(rivals, key=lambda x: better*x)
     def text(x): return '–' if x is None else f'**{x:.2f}**' if x == best else f'{x:.2f}'
     return [text(x) for x in cells.values()]

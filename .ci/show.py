@@ -12,4 +12,6 @@ shown = [*ranked.index[::-1][:8]]
 rows = scores[scores.model.isin(shown)].sort_values('model', key=lambda x: x.map(shown.index), kind='stable')
 print()
 show_table(summary(rows), title=f'Forecasts: {scores.dataset[0]}, scale {scores.scale[0]}, mean ± sd over animals')
-print(f'\nfigure   {folder/"forecast.png"}\nnotebook {folder/"forecast.ipynb"}\nall      {folder/"forecast_sessions.csv"}')
+print()
+for what, name in (('figure', 'forecast.png'), ('notebook', 'forecast.ipynb'), ('all', 'forecast_sessions.csv')):
+    print(f'{what:8} {folder/name}')

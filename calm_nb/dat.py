@@ -99,7 +99,7 @@ class DualAxisBlock(nn.Module):
         h = self.ffn(self.norms[2](x)) # each neuron and step by itself
         return x + self.drop(h)
 
-# %% ../nbs/04_dat.ipynb #5171c3ef
+# %% ../nbs/04_dat.ipynb #d4dea6aa
 class SessionEmbeddings(nn.Module):
     "One embedding for each neuron of a session, and one for the session."
     def __init__(self, name, neurons, dim, sd, session=True): # sd of the neurons' embeddings
@@ -112,7 +112,7 @@ class DAT(nn.Module):
     "Dual-axis transformer over the tokens (B, N, T) of one session at a time (Eq. 10)."
     def __init__(self,
         config: DATConfig, # sizes and objective
-        sessions: dict={}, # name -> number of neurons
+        sessions: dict=None, # name -> number of neurons
         atlas: Tensor=None, # (K, L) mean window of each code; None: codes start unrelated
         quantizer: str='', # digest of the one whose tokens it learns
     ):
@@ -133,7 +133,7 @@ class DAT(nn.Module):
         if atlas is not None: # random projections: codes of similar windows start similar
             projection = torch.randn(atlas.shape[1], c.dim)
             self.tokens.weight.data += atlas @ projection*.1
-        for name, neurons in sessions.items(): self.add_session(name, neurons)
+        for name, neurons in (sessions or {}).items(): self.add_session(name, neurons)
 
     @property
     def device(self): return self.tokens.weight.device
@@ -299,7 +299,7 @@ def rollout(
     tokens = futures[..., 0].to(torch.uint8)
     return tokens if windows is None else (tokens, futures[..., 1:])
 
-# %% ../nbs/04_dat.ipynb #ae04eec3
+# %% ../nbs/04_dat.ipynb #d67db080
 def forecast_traces(
     dat: DAT, nq: NQ,
     context, horizon: int, session: str, # (B, C, N) z-scored traces; H frames; name
@@ -312,11 +312,12 @@ def forecast_traces(
     window = nq.config.window
     context = np.asarray(context, np.float32)
     if context.ndim != 3 or context.shape[1] < window or horizon < 1 or horizon % 1:
-        raise ValueError(f'{horizon!r} frames after a context of shape {context.shape}: expected '
-                         f'a whole number after (trials, {window} or more frames, neurons)')
+        raise ValueError(f'{horizon!r} frames after {context.shape}: expected a whole number after '
+                         f'(trials, frames, neurons) of at least the {window} frames of a token')
 
     # encode and continue
-    z = tokenize(nq, context[:, context.shape[1] % window:]).to(dat.device) # (B, N, T)
+    first = context.shape[1] % window # of the frames that fill tokens
+    z = tokenize(nq, context[:, first:]).to(dat.device) # (B, N, T)
     windows = nq.atlas.to(dat.device)
     steps = -(-horizon//window)
     tokens, expected = rollout(dat, z, steps, session, samples, temperature, seed, uniforms,
@@ -327,7 +328,8 @@ def forecast_traces(
 
     # decode context and future together
     whole = torch.cat([z.expand(len(tokens), *z.shape), tokens], -1) # (S, B, N, T + steps)
-    decoded = detokenize(nq, whole.flatten(0, 1)).cpu().numpy()[:, -steps*window:]
+    decoded = detokenize(nq, whole.flatten(0, 1)).cpu().numpy()
+    decoded = decoded[:, -steps*window:]
     futures = rearrange(decoded, '(s b) h n -> s b h n', b=len(z))
     if samples == 0: return Forecast(futures[0, :, :horizon])
 
@@ -384,7 +386,7 @@ def token_batches(nq, sessions, c, seed): # c: DATConfig
         return z[:, ids], sessions[k].name, ids
     return batch, trials
 
-# %% ../nbs/04_dat.ipynb #91f4c1d5
+# %% ../nbs/04_dat.ipynb #2bec6ac7
 def validation_scores(dat, nq, sessions):
     "Score forecasts of validation trials, at most 32 per session, by CRPS and correlation."
     c = dat.config
@@ -434,7 +436,7 @@ def learn(
         return [dict(params=decayed), dict(params=others, weight_decay=0.)]
 
     data = [(s.name, s.digest, s.split.tolist()) for s in sessions]
-    start = [(name, p.requires_grad, p.sum().item()) for name, p in dat.named_parameters()]
+    start = [p.sum().item() for p in dat.parameters()]
     key = config_key([c, nq.digest, data, start]) # where one of these differs, so does the training
     fit(dat, batch, losses, training, lambda dat: validation_scores(dat, nq, judges), groups,
         None, folder, name, key)

@@ -351,7 +351,7 @@ def make_atlas(nq, batch):
     order = nq.atlas.mean(1).argsort()
     for rows in (book.weight, book.usage, nq.atlas): rows.copy_(rows[order])
 
-# %% ../nbs/03_nq.ipynb #35e53929
+# %% ../nbs/03_nq.ipynb #70198b94
 def reconstruction(nq: NQ, session, split='test'): # of a Session -> float
     "Return the correlation of traces and what returns of them, mean over neurons and trials."
     scores = []

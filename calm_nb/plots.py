@@ -150,7 +150,7 @@ def draw_behaviour(
     fig.align_ylabels()
     return _finish(fig, session)
 
-# %% ../nbs/lib/plots.ipynb #5ebfae46
+# %% ../nbs/lib/plots.ipynb #1fc2b1fe
 def draw_average(
     session, # Session
     by: str, # trial variable: a line for each of its four most frequent values
@@ -165,9 +165,11 @@ def draw_average(
     zero = start if align is None else np.asarray(session.trial_info[align]).astype(int)
     before, after = np.median(zero - start), np.median(stop - zero)
 
-    counts = value.value_counts()[:4]
+    counts = value.value_counts()
+    counts = counts[:4]
     order = sorted(counts.index, key=str)
-    z = session.zscore(session.traces[:])[:, neurons] # (T, n)
+    z = session.zscore(session.traces[:]) # (T, N)
+    z = z[:, neurons] # (T, n)
     trials = []
     for i in np.flatnonzero(value.isin(order)):
         trial = pd.DataFrame(z[start[i]:stop[i]], columns=neurons)

@@ -170,7 +170,7 @@ def make_session(config, alpha, seed):
     "Return the Session of a simulation; `seed` draws the split of its trials."
     return prepare(simulate_once(config).recording(), alpha, seed)
 
-# %% ../nbs/02_simulation.ipynb #77b7cbe8
+# %% ../nbs/02_simulation.ipynb #4ae7adee
 def load(
     scale: str='small', # 'auto' or one of SCALES: 12, 32 or 200 neurons
     seed: int=0, # of the first session and of every split
@@ -195,9 +195,11 @@ def load(
 
     makers = {}
     for k in range(sessions):
-        config = replace(simulation_config(scale, variant, seed + k), **changes)
+        config = simulation_config(scale, variant, seed + k)
+        config = replace(config, **changes)
         makers[f'simulation-{config.seed}'] = partial(make_session, config, alpha, seed)
-    return Corpus('simulation', makers, held_out=list(makers)[sessions - held_out:])
+    last = list(makers)[sessions - held_out:]
+    return Corpus('simulation', makers, held_out=last)
 
 # %% ../nbs/02_simulation.ipynb #a17cad39
 def simulation_of(session) -> Simulation:
