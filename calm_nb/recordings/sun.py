@@ -70,7 +70,7 @@ def session_name(folder, number): # Tyche-A7-SetA-2020_01_31-1, after day and nu
         day = open_array(folder/'data_paths', 1, 'U')[:][number]
     return folder.name.removesuffix('.zarr') + '-' + re.sub(r'[^-.+A-Za-z0-9_]+', '-', day)
 
-# %% ../../nbs/lib/sun.ipynb #4180b90a
+# %% ../../nbs/lib/sun.ipynb #1d6c0a06
 MODULE = re.compile(r'builtins|datetime|numpy(\._?core\.\w+)?|'
                     r'pandas(\.arrays|\.(core|_libs)(\.\w+){1,2})?')
 ALLOWED = set('''slice date datetime timedelta dtype ndarray scalar _reconstruct _frombuffer
@@ -132,7 +132,8 @@ def read_trials(track, table, frames, notes):
     trials = {} # row -> start, stop
     for row, trial_number in enumerate(table['trial_number']):
         at = np.flatnonzero(number == trial_number)
-        if len(at) and np.ptp(at) + 1 == len(at) and not track['pause'][at[1:]].any():
+        whole = len(at) and np.ptp(at) + 1 == len(at)
+        if whole and not track['pause'][at[1:]].any():
             trials[row] = at[0], min(at[-1] + 1, at[0] + frames)
     said = f'{len(trials)} of {len(table)} trials have frames without a gap'
     expect(trials, f'{said}; take another session')
