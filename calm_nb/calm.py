@@ -3,26 +3,24 @@
 # %% auto #0
 __all__ = ['SessionMemory', 'remember', 'check_sessions', 'CalM', 'Stream']
 
-# %% ../nbs/04a_calm.ipynb #ed4d3156
+# %% ../nbs/04a_calm.ipynb #797f6bfd
 import warnings
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
-
 import numpy as np, pandas as pd, torch
 from numpy.linalg import norm
 from sklearn.decomposition import PCA
-
 from .core import (atomic_folder, best_device, choose, config_key, read_json, resolve_scale,
                           write_json)
 from .dat import (DAT, DATConfig, SessionEmbeddings, adapt, dat_preset, forecast_traces,
                          train_dat, tune)
-from .data import Forecast, Recording, Session, ema, smooth_next
+from .data import Recording, Session, ema, smooth_next
 from .nq import (NQ, NQConfig, as_traces, detokenize, nq_preset, tokenize, train_nq,
                         validation_sessions)
 from .training import load_pretrained, save_pretrained
 
-# %% ../nbs/04a_calm.ipynb #395979f3
+# %% ../nbs/04a_calm.ipynb #4a3892e2
 @dataclass(eq=False, repr=False)
 class SessionMemory(Session):
     "A Session without traces and behaviour: how to read a recording, and by what to know it again."
@@ -34,39 +32,37 @@ class SessionMemory(Session):
             setattr(self, name, np.float32(getattr(self, name)))
         self.traces = self.mean[None][:0] # (0, N)
 
-    def numbers(self, traces, axes):
-        "Return an array of so many axes, neurons last; raises ValueError for others and for NaN."
+    def numbers(self, traces, axes): # -> array, neurons last; ValueError for other axes or NaN
         x = as_traces(traces).numpy()
         if x.shape[axes - 1:] == (self.n_neurons,): return x
         raise ValueError(f'traces of shape {x.shape} for session {self.name!r}: expected {axes} '
                          f'axes, the last of {self.n_neurons} neurons')
 
-    def check(self, recording): # of a Session the scale, too
-        "Raise ValueError for another recording of the same name."
+    def check(self, recording): # ValueError for another one of the same name
         differ = [] if recording.units == self.units else ['units']
-        mean = recording.mean if isinstance(recording, Session) else self.mean
+        mean = getattr(recording, 'mean', self.mean) # a Session has a scale
         if not np.array_equal(mean, self.mean): differ.append('mean')
         if abs(recording.rate/self.rate - 1) > .05: differ.append('rate')
-        for name, x in recording.neurons.items(): # floats measure neurons, all else names them
-            same = x.dtype.kind == 'f' or np.array_equal(x, self.neurons.get(name, x))
-            if not same: differ.append(name)
+        for name, x in recording.neurons.items():
+            if x.dtype.kind == 'f': continue # floats measure neurons, all else names them
+            if not np.array_equal(x, self.neurons.get(name, x)): differ.append(name)
         if differ: raise ValueError(
             f'session {self.name!r} was learned with other data, see {differ}: bring its own in '
             'its order, units, rate and split, or name this one otherwise (session=…)')
 
     def in_order(self, z): # (T, N) z-scored
         "Return whether levels or covariation fit training better than in 199 random orders."
-        rng = np.random.default_rng(0)
-        orders = [rng.permutation(self.n_neurons) for _ in range(200)]
-        orders[0].sort() # their own
         level = self.to_units(z.mean(0))
         z = z - z.mean(0)
         z = z/(z.std(0) + 1e-6)
-        fits = np.array([[-norm(level - self.mean[o]), norm(z @ self.loadings[o])] for o in orders])
-        return (fits[0] > fits[1:].max(0)).any()
+        def fit(order):
+            return -norm(level - self.mean[order]), norm(z @ self.loadings[order])
+        own = fit(slice(None))
+        rng = np.random.default_rng(0)
+        others = [fit(rng.permutation(self.n_neurons)) for _ in range(199)]
+        return (own > np.max(others, 0)).any()
 
-    def question(self, z): # (T, N), or (B, T, N) in order, z-scored
-        "Warn of traces that do not look like the session's."
+    def question(self, z): # (T, N), or (B, T, N) in order, z-scored; warns if they look strange
         near = np.clip(z, -10, 10)
         strange = abs(near.mean()) + abs(np.log(near.std() + 1e-6)) > 1 # mean 0 and sd 1 are not
         if z.ndim == 2 and 0 < self.enough <= len(z): strange |= not self.in_order(z)
@@ -76,14 +72,15 @@ class SessionMemory(Session):
 
     def read(self, recording): # or array (T, N), as recorded -> (T, N) z-scored
         "Smooth and scale the last segment."
-        traces, start, stop = recording, 0, None
+        traces = recording
         if isinstance(recording, Recording):
             self.check(recording)
             traces = recording.traces
             start, stop = recording.segments[-1]
             if stop < len(traces): warnings.warn(
                 f'session {self.name!r}: its frames from {stop} on are in no segment, and not read')
-        x = self.numbers(traces, 2)[start:stop]
+            traces = traces[start:stop]
+        x = self.numbers(traces, 2)
         if not isinstance(recording, Session): x = ema(x, self.alpha)
         z = self.zscore(x)
         self.question(z[-1000:])
@@ -96,12 +93,11 @@ def remember(session): # Session -> SessionMemory
     loadings = pca.components_.T*pca.singular_values_
     values = vars(session) | dict(behaviour={}, trial_info={}, meta={})
     memory = SessionMemory(**values, loadings=loadings)
-    # where the validation trials tell the order of the neurons, twice as many frames will
     rest = np.concatenate([z[:0], *map(session.trial, session.of('val'))])[:500]
-    if memory.in_order(rest): memory.enough = 2*len(rest)
+    if memory.in_order(rest): memory.enough = 2*len(rest) # frames tell the order, too
     return memory
 
-# %% ../nbs/04a_calm.ipynb #ac2c3e13
+# %% ../nbs/04a_calm.ipynb #ccdd4fef
 def check_sessions(sessions, memories): # Sessions or one; name -> SessionMemory
     "Return the sessions in a list; raises ValueError for what no model can be fitted on."
     sessions = list(sessions) if np.iterable(sessions) else [sessions]
@@ -116,26 +112,23 @@ def check_sessions(sessions, memories): # Sessions or one; name -> SessionMemory
         f'rates from {min(rates):g} to {max(rates):g} Hz: resample, or fit a model for each')
     return sessions
 
-def _residuals(nq, sessions): # -> (K, 64, L) z-scored, 0 for a code without windows
-    "Draw for each code what it leaves out: windows of trace minus reconstruction."
+def _residuals(nq, sessions): # -> (K, 64, L) z-scored: what each code leaves out, drawn; or 0
     window = nq.config.window
-    tokens, errors = [], []
+    errors = []
     for session in validation_sessions(sessions, window):
         for y in map(session.trial, session.of('val')[:32]):
             if len(y) < window: continue
             y = y[len(y) % window:] # whole tokens
             z = tokenize(nq, y)
             error = y - detokenize(nq, z).cpu().numpy() # (T, N)
-            tokens.append(z.flatten().cpu().numpy())
-            errors.append(error.T.reshape(-1, window))
-    tokens, errors = np.concatenate(tokens), np.concatenate(errors)
-
+            error = error.T.reshape(-1, window)
+            tokens = z.flatten().cpu().numpy()
+            errors.append(pd.DataFrame(error, tokens))
+    rows = pd.concat(errors).groupby(level=0).sample(64, replace=True, random_state=0)
     drawn = np.zeros((nq.config.codes, 64, window), np.float32)
-    rows = pd.DataFrame(errors).groupby(tokens).sample(64, replace=True, random_state=0)
-    drawn[np.unique(tokens)] = rows.to_numpy().reshape(-1, 64, window)
+    drawn[rows.index[::64]] = rows.to_numpy().reshape(-1, 64, window)
     return drawn
 
-# %% ../nbs/04a_calm.ipynb #154d7c61
 def _key_of(folder, rest): # of the weights in it, together with the rest of a model
     weights = [read_json(folder/part/'config.json') for part in ('nq', 'dat')]
     return config_key([weights, rest])
@@ -188,17 +181,18 @@ class CalM:
         self.scale = resolve_scale(self.scale)
         sessions = check_sessions(sessions, self.memories)
         new = [s for s in sessions if s.name not in self.memories]
-        if self.dat is not None and not new: return self
+        learned = self.dat is not None
+        if learned and not new: return self
         nq_config, nq_training, config, training = self.settings()
-        if self.dat is not None: config = self.dat.config
+        if learned: config = self.dat.config
         validation_sessions(new, config.context + 3)
         if self.nq is None:
             self.nq = train_nq(new, nq_config, nq_training, self.folder_of('nq'))
-        if self.dat is None:
+        if learned:
+            adapt(self.dat, self.nq, new, training, self.folder_of(f'adapt-{len(self.memories)}'))
+        else:
             self.dat = train_dat(self.nq, new, config, training, self.folder_of('dat'))
             self.presentations = training.steps*config.trials
-        else:
-            adapt(self.dat, self.nq, new, training, self.folder_of(f'adapt-{len(self.memories)}'))
         self.memories |= {s.name: remember(s) for s in new}
         if self.method == 'ours' and self.residuals is None:
             self.residuals = _residuals(self.nq, new)
@@ -215,10 +209,10 @@ class CalM:
     def memory_of(self, session=None): # Recording or name; None: the only one
         "Return what is kept of a session; raises KeyError for an unknown one."
         names = [*self.memories]
-        name = session.session if isinstance(session, Recording) else session
+        name = getattr(session, 'session', session)
         if name is None and len(names) == 1: name = names[0]
         if name not in names: raise KeyError(
-            f'{self.name} was fitted on {names}, not on session {name!r}: fit it first')
+            f'CalM was fitted on {names}, not on session {name!r}: fit it first')
         if isinstance(session, Session): self.memories[name].check(session)
         return self.memories[name]
 
@@ -247,9 +241,10 @@ class CalM:
         forecast = forecast_traces(
             self.dat, self.nq, z, horizon, memory.name, self.samples, self.temperature, self.seed,
             residuals=self.residuals)
-        if not recorded: return forecast
-        samples = memory.to_units(forecast.samples) if self.samples else None
-        return Forecast(memory.to_units(forecast.mean), samples)
+        if recorded:
+            forecast.mean = memory.to_units(forecast.mean)
+            if self.samples: forecast.samples = memory.to_units(forecast.samples)
+        return forecast
 
     def tokenize(self, traces, session=None): # as of `forecast`
         "Return tokens (B, N, T_d); of a recording's last segment, B = 1."
@@ -273,20 +268,24 @@ class CalM:
 
     def save(self, folder, origin='not given', **scores): # words and numbers for the card
         "Write nq/, dat/, sessions.json and a card, whole or not at all."
-        folder, dat = Path(folder), self.dat
+        folder = Path(folder)
+        dat = self.dat
+        if dat is None: raise ValueError('a CalM that has learned nothing: fit it, then save')
         if any(folder.glob('*')) and not (folder/'sessions.json').exists():
             raise ValueError(f'{folder} holds something, and no CalM: name a new one')
-        rest = asdict(replace(self, nq=None, dat=None, configs=None, folder=None))
-        about = dict(
-            origin=origin, sessions=len(dat.sessions), method=self.method, scale=self.scale,
-            seed=self.seed, parameters=self.n_parameters, trials=self.presentations, scores=scores)
-        card = '\n'.join(f'- {name}: {value}' for name, value in about.items())
+        rest = replace(self, nq=None, dat=None, configs=None, folder=None)
+        card = (f'# {self.name}\n\n'
+                f'- origin: {origin}\n'
+                f'- sessions: {len(dat.sessions)}\n'
+                f'- parameters: {self.n_parameters}\n'
+                f'- scores: {scores}\n'
+                f'- options: {rest}\n')
         with atomic_folder(folder) as draft:
-            save_pretrained(self.nq, draft/'nq', nq=asdict(self.nq.config))
-            save_pretrained(dat, draft/'dat', dat=asdict(dat.config), sessions=dat.sessions,
-                            quantizer=dat.quantizer)
+            save_pretrained(self.nq, draft/'nq', nq=self.nq.config)
+            save_pretrained(
+                dat, draft/'dat', dat=dat.config, sessions=dat.sessions, quantizer=dat.quantizer)
             write_json([rest, _key_of(draft, rest)], draft/'sessions.json')
-            (draft/'README.md').write_text(f'# {self.name}\n\n{card}\n', encoding='utf-8')
+            (draft/'README.md').write_text(card, encoding='utf-8')
 
     @classmethod
     def from_pretrained(cls, folder=None, **changes): # None: the shipped one; fields to change
@@ -302,11 +301,12 @@ class CalM:
             raise ValueError(f'{folder} holds no saved CalM ({error!r}): name another') from error
         return cls(**rest | dict(nq=nq, dat=dat, memories=memories) | changes)
 
-# %% ../nbs/04a_calm.ipynb #29d9614c
+# %% ../nbs/04a_calm.ipynb #9f07f4f6
 class Stream:
     "Forecasts of a session while its frames arrive."
     def __init__(self, calm, memory): # CalM; SessionMemory of one that it knows
-        self.calm, self.memory = calm, memory
+        self.calm = calm
+        self.memory = memory
         self.context = calm.dat.config.context # frames that a forecast reads, at most
         self.reset(gap=True)
 

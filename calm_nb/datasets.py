@@ -88,12 +88,13 @@ def load(
     if root == 'standin': corpus.name += '-standin'
     return corpus
 
-# %% ../nbs/lib/datasets.ipynb #34353a3a
+# %% ../nbs/lib/datasets.ipynb #20ed8e57
 def single_sessions(corpus: Corpus, dataset: str, n: int=3) -> list: # names of n sessions
     "Return the paper's sessions with models of their own, if they are here, then held-in ones."
     patterns = SOURCES[choose('dataset', dataset, SOURCES)].single
     names = [name for pattern in patterns for name in corpus.names if fnmatch(name, pattern)]
-    return [*names, *(name for name in corpus.held_in if name not in names)][:n]
+    others = [name for name in corpus.held_in if name not in names]
+    return [*names, *others][:n]
 
 # %% ../nbs/lib/datasets.ipynb #91d1ddf8
 def download(name: str, folder=None) -> Path: # the folder, to be passed to `load` as root

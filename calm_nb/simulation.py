@@ -86,10 +86,11 @@ def weights(config: SimulationConfig) -> np.ndarray: # (N, N); row i: the inputs
     n = config.neurons
     return random_stream(config.seed, 'weights').normal(0, config.gain/np.sqrt(n), (n, n))
 
-# %% ../nbs/02_simulation.ipynb #429dd740
+# %% ../nbs/02_simulation.ipynb #606f0e5c
 def euler_step(r, W, noise, config):
     "Return the hidden states (..., N) one frame after `r` (..., N): an Euler step of Eq. 1."
-    return r + config.dt/config.tau*(np.tanh(r) @ W.T - r + noise)
+    recurrent = np.tanh(r) @ W.T
+    return r + config.dt/config.tau*(recurrent - r + noise)
 
 def roll_out(r, W, frames, config, rng):
     "Draw the hidden states (..., frames, N) that follow `r` (..., N), of the type of r and W."
