@@ -61,7 +61,7 @@ $(STAMP): settings.ini constraints.txt setup.py
 
 forecast: $(STAMP) ## run the forecasting chapter, print its table and figure (DATASET, SCALE, SEED, SESSIONS, OPTIONS, ROOT, STANDIN, OUT)
 	@mkdir -p $(OUT)
-	@echo "Training and forecasting: dataset $(DATASET), scale $(SCALE); a line per model, 2 to 3 minutes in all on two idle cores"
+	@echo "Training and forecasting: dataset $(DATASET), scale $(SCALE); a line per model, about 5 minutes in all on two idle cores"
 	@set -o pipefail; papermill nbs/05_forecast.ipynb $(OUT)/forecast.ipynb --kernel python3 --no-progress-bar --stdout-file - --log-level WARNING \
 		-r dataset '$(DATASET)' -r scale '$(SCALE)' -p method ours -r seed '$(SEED)' -r options '$(OPTIONS)' -r out '$(abspath $(OUT))' \
 		$(if $(SESSIONS),-p sessions '$(SESSIONS)') $(if $(ROOT),-r root '$(abspath $(ROOT))') $(if $(STANDIN),-r root standin) \
