@@ -9,7 +9,7 @@ SESSIONS ?= $(if $(filter simulation,$(DATASET)),1)
 OPTIONS ?= workers: 2
 # STANDIN=1: synthetic files in the data set's format in place of the recordings.
 STANDIN ?=
-# Results go here and leave the committed figures alone; the notebook by itself writes to figures/.
+# Results go here and leave the committed figures alone; the notebook by itself goes on in the folder of runs.
 OUT     ?= runs/forecast-$(DATASET)$(if $(STANDIN),-standin)-$(SCALE)
 WORKERS ?= 2
 # make test FLAGS=slow: also what takes long, and the notebooks of nbs/first, which stand until chapters of their own replace them.

@@ -4,7 +4,7 @@ import re
 import sys
 from pathlib import Path
 
-import pandas as pd
+from calm_nb.scores import by_unit, read_table
 
 FORECASTS = { # what -> table, split
     'simulated networks': ('simulation-single', 'single'),
@@ -22,12 +22,11 @@ DECODERS = {'CalM': ['CalM-GLU'], 'CalM, ridge': ['CalM-ridge'], 'ridge': ['Ridg
 BOUNDS = 'best possible', 'time in the trial' # no rivals
 
 
-def means(path, split, metric, unit):
-    "Mean over animals of each model, sessions and trainings averaged first."
-    scores = pd.read_csv(path)
-    scores = scores[(scores.split == split) & (scores.metric == metric)]
-    by_session = scores.groupby([*dict.fromkeys([unit, 'session', 'model'])]).value.mean()
-    return by_session.groupby([unit, 'model']).mean().groupby('model').mean()
+def means(path, split, metric):
+    "Mean of each model over animals, or over sessions where a table of edition 1 does not name animals."
+    scores = read_table(path)
+    if 'subject' not in scores: scores['subject'] = scores.session
+    return by_unit(scores, metric).loc[split].mean()
 
 
 def row(values, models, better):
@@ -50,7 +49,7 @@ def forecasts(figures):
     rows = []
     for what, (label, split) in FORECASTS.items():
         for metric, better in (('corr', 1), ('crps', -1)):
-            values = means(figures/'forecast'/label/'forecast_sessions.csv', split, metric, 'subject')
+            values = means(figures/'forecast'/label/'forecast_sessions.csv', split, metric)
             rows.append([what, 'r' if metric == 'corr' else 'CRPS ↓', *row(values, MODELS, better)])
     return markdown(['forecast', '', *MODELS], rows)
 
@@ -58,7 +57,7 @@ def forecasts(figures):
 def decoded(figures):
     rows = []
     for what, (label, split) in DECODED.items():
-        values = means(figures/label/'decode_sessions.csv', split, 'r2_concat', 'session')
+        values = means(figures/label/'decode_sessions.csv', split, 'r2_concat')
         rows.append([what, *row(values, DECODERS, 1)])
     return markdown(['decode, R²', *DECODERS], rows)
 
