@@ -97,7 +97,7 @@ def remember(session): # Session -> SessionMemory
     if memory.in_order(rest): memory.enough = 2*len(rest) # frames tell the order, too
     return memory
 
-# %% ../nbs/04a_calm.ipynb #ccdd4fef
+# %% ../nbs/04a_calm.ipynb #5e89dff5
 def check_sessions(sessions, memories): # Sessions or one; name -> SessionMemory
     "Return the sessions in a list; raises ValueError for what no model can be fitted on."
     sessions = list(sessions) if np.iterable(sessions) else [sessions]
@@ -169,9 +169,9 @@ class CalM:
 
     def settings(self): # -> NQConfig, TrainConfig, DATConfig, TrainConfig
         presets = *nq_preset(self.scale, self.method), *dat_preset(self.scale, self.method)
-        configs = self.configs or presets
-        for training in configs[1::2]: training.seed = self.seed
-        return configs
+        nq_config, nq_training, config, training = self.configs or presets
+        nq_training = replace(nq_training, seed=self.seed)
+        return nq_config, nq_training, config, replace(training, seed=self.seed)
 
     def folder_of(self, stage): # of a training
         return self.folder and Path(self.folder)/stage

@@ -386,7 +386,7 @@ def token_batches(nq, sessions, c, seed): # c: DATConfig
         return z[:, ids], sessions[k].name, ids
     return batch, trials
 
-# %% ../nbs/04_dat.ipynb #2bec6ac7
+# %% ../nbs/04_dat.ipynb #425c54d7
 def validation_scores(dat, nq, sessions):
     "Score forecasts of validation trials, at most 32 per session, by CRPS and correlation."
     c = dat.config
@@ -403,6 +403,15 @@ def validation_scores(dat, nq, sessions):
             scores.append([error, r])
     error, r = np.mean(scores, 0)
     return dict(score=error + 1 - r, crps=error, corr=r)
+
+def decay_groups(model): # -> parameter groups of AdamW
+    "Matrices decay; vectors and embeddings of sessions, in `tables`, do not."
+    decaying, others = [], []
+    for name, p in model.named_parameters():
+        if not p.requires_grad: continue
+        decays = p.ndim > 1 and not name.startswith('tables.')
+        (decaying if decays else others).append(p)
+    return [dict(params=decaying), dict(params=others, weight_decay=0.)]
 
 def learn(
     dat, nq, sessions, training, folder, # as of `train_dat`
@@ -426,20 +435,11 @@ def learn(
         z, session, ids = data
         codes = nq.codebook.weight.detach().to(z.device)
         return dat_losses(dat, z, session, codes, ids)
-
-
-    def groups(dat): # matrices of the backbone decay; norms and embeddings of sessions do not
-        params = [p for p in dat.parameters() if p.requires_grad]
-        tables = {*dat.tables.parameters()}
-        decayed = [p for p in params if p.ndim > 1 and p not in tables]
-        others = [p for p in params if p.ndim < 2 or p in tables]
-        return [dict(params=decayed), dict(params=others, weight_decay=0.)]
-
     data = [(s.name, s.digest, s.split.tolist()) for s in sessions]
     start = [p.sum().item() for p in dat.parameters()]
     key = config_key([c, nq.digest, data, start]) # where one of these differs, so does the training
-    fit(dat, batch, losses, training, lambda dat: validation_scores(dat, nq, judges), groups,
-        None, folder, name, key)
+    fit(dat, batch, losses, training, lambda dat: validation_scores(dat, nq, judges),
+        decay_groups, None, folder, name, key)
 
 # %% ../nbs/04_dat.ipynb #0f8cf8ee
 def train_dat(

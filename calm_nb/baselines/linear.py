@@ -51,7 +51,7 @@ class Conditional:
         row = self.start[bin] + rank
         return self.mean[bin], self.values[row, neurons]
 
-# %% ../../nbs/05b_linear.ipynb #8187f573
+# %% ../../nbs/05b_linear.ipynb #09362b46
 def windows_of(session, spans, context): # not too many of those that these frames make
     most = max(200_000//session.n_neurons, len(session.of('train')))
     spans = np.random.default_rng(0).permutation(spans)[:most]
@@ -66,7 +66,6 @@ class Drawing(Forecaster):
     seed: int = 0     # of their draws
     bins: int = 0     # of what is known; 0: as trials allow
     fits: dict = field(default_factory=dict, repr=False) # session name -> what `learn` returns
-    blocks = 14       # edges of blocks of leads
     relative = False  # draws are errors of what is known, of validation trials, too
 
     def fit(self, sessions):
@@ -84,6 +83,7 @@ class Drawing(Forecaster):
     def windows(self, session): # of pseudo-trials: that begin anywhere in training
         return windows_of(session, session.spans('train'), self.context)
 
+    def blocks(self, session): return 14 # edges of blocks of leads, at most
     def predictor(self, session): # predictor(past, horizon) is what is known
         return _last_value
 
@@ -102,7 +102,7 @@ class Drawing(Forecaster):
         lead, x, y = map(np.concatenate, zip(*rows)) # (K,) from 0, (K, N), (K, N)
         by_lead = []
         trials = len(session.of('train'))
-        edges = np.geomspace(1, lead.max() + 2, self.blocks, dtype=int) - 1
+        edges = np.geomspace(1, lead.max() + 2, self.blocks(session), dtype=int) - 1
         for first, behind in pairwise(np.unique(edges)):
             count = min(trials, (lead == first).sum())
             if count < min(trials, 8):
@@ -134,17 +134,17 @@ class Drawing(Forecaster):
             return Forecast(x, x + samples)
         return Forecast(np.stack(means, 1), samples)
 
-# %% ../../nbs/05b_linear.ipynb #e7eca772
+# %% ../../nbs/05b_linear.ipynb #1746e0bc
+@dataclass(eq=False)
 class Climatology(Drawing):
     "Draw each neuron's training frames, those of the same frame of the trial if it is aligned."
     name = 'climatology'
+    bins: int = 1 # nothing is known
+    def blocks(self, session): # all leads alike, or each by itself
+        return 2 if session.pseudo_trials else 100_000
     def windows(self, session):
-        self.bins = 1 # nothing is known
-        if session.pseudo_trials:
-            self.blocks = 2 # all leads alike
-            return forecast_windows(session, 'train', 1)
-        self.blocks = 100_000 # each lead by itself
-        return forecast_windows(session, 'train', self.context)
+        shown = 1 if session.pseudo_trials else self.context
+        return forecast_windows(session, 'train', shown)
 
 # %% ../../nbs/05b_linear.ipynb #e68b6e6b
 def _mixture(first, second, share): # Forecasts, share of the second; futures: the lesser number

@@ -4,7 +4,7 @@
 __all__ = ['NETWORKS', 'SEARCH', 'Network', 'CausalConv', 'TCN', 'PatchTST', 'ITransformer', 'phase_of', 'PerceiverLayer', 'POCO',
            'search']
 
-# %% ../../nbs/05c_networks.ipynb #4b0e825d
+# %% ../../nbs/05c_networks.ipynb #e0031f04
 import itertools, math
 from types import SimpleNamespace
 import numpy as np, torch
@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import Dropout, LayerNorm, Linear, Module, ModuleList, Parameter, Sequential
 from torch.nn import functional as F
 from ..core import choose, config_key, resolve_scale
-from ..dat import SessionEmbeddings
+from ..dat import SessionEmbeddings, decay_groups
 from ..data import Forecast
 from ..nq import as_traces, validation_sessions
 from ..scores import Forecaster, forecast_windows, trial_corr
@@ -60,7 +60,7 @@ def window_batches(sessions, recipe, seed):
         return torch.from_numpy(np.stack(windows)), session.name
     return batch
 
-# %% ../../nbs/05c_networks.ipynb #7b6f7065
+# %% ../../nbs/05c_networks.ipynb #5d6ee4ee
 class Trained:
     "Trained by gradient. A subclass has name, presets, build, batches, loss and validation."
     defaults = RECIPE # settings of all scales
@@ -115,13 +115,8 @@ class Trained:
         return TrainConfig(**settings)
 
     def groups(self, model):
-        "Matrices decay; vectors and what belongs to one session do not."
-        decaying, others = [], []
-        for name, p in model.named_parameters():
-            decays = p.ndim > 1 and not name.startswith('tables.')
-            (decaying if decays else others).append(p)
         common = dict(amsgrad=self.recipe.amsgrad)
-        return [dict(common, params=decaying), dict(common, params=others, weight_decay=0.)]
+        return [group | common for group in decay_groups(model)]
 
     def learn(self, model, sessions, adapting=False):
         "Train what requires a gradient; keep the weights that validation trials score best."
