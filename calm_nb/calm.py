@@ -97,7 +97,7 @@ def remember(session): # Session -> SessionMemory
     if memory.in_order(rest): memory.enough = 2*len(rest) # frames tell the order, too
     return memory
 
-# %% ../nbs/04a_calm.ipynb #5e89dff5
+# %% ../nbs/04a_calm.ipynb #208e961c
 def check_sessions(sessions, memories): # Sessions or one; name -> SessionMemory
     "Return the sessions in a list; raises ValueError for what no model can be fitted on."
     sessions = list(sessions) if np.iterable(sessions) else [sessions]
@@ -153,7 +153,7 @@ class CalM:
     name: str = None        # in tables; None: 'CalM' or 'CalM (paper)'
     configs: list = None    # NQConfig, TrainConfig, DATConfig, TrainConfig; None: the presets
     folder: Path = None     # where a killed training goes on; None: nowhere
-    presentations: int = 0  # trials shown to the transformer, without those that `epochs` adds
+    presentations: int = 0  # trials shown to the transformer
     memories: dict = field(default_factory=dict, repr=False) # name -> SessionMemory
     residuals: np.ndarray = field(default=None, repr=False)  # that futures scatter with
 
@@ -192,7 +192,7 @@ class CalM:
             adapt(self.dat, self.nq, new, training, self.folder_of(f'adapt-{len(self.memories)}'))
         else:
             self.dat = train_dat(self.nq, new, config, training, self.folder_of('dat'))
-            self.presentations = training.steps*config.trials
+            self.presentations = self.dat.presentations
         self.memories |= {s.name: remember(s) for s in new}
         if self.method == 'ours' and self.residuals is None:
             self.residuals = _residuals(self.nq, new)

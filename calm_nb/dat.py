@@ -386,7 +386,7 @@ def token_batches(nq, sessions, c, seed): # c: DATConfig
         return z[:, ids], sessions[k].name, ids
     return batch, trials
 
-# %% ../nbs/04_dat.ipynb #425c54d7
+# %% ../nbs/04_dat.ipynb #d85c101f
 def validation_scores(dat, nq, sessions):
     "Score forecasts of validation trials, at most 32 per session, by CRPS and correlation."
     c = dat.config
@@ -425,11 +425,11 @@ def learn(
     c = dat.config
     judges = validation_sessions(sessions, c.context + 3)
     batch, at_once = token_batches(nq, sessions, c, training.seed)
-    trials = sum(len(s.of('train')) for s in sessions)
-    steps = c.epochs*trials/at_once
+    steps = c.epochs*sum(len(s.of('train')) for s in sessions)/at_once
     length *= max(1, steps/training.steps)
     training = replace(training, steps=max(1, round(length*training.steps)),
                        eval_every=round(length*training.eval_every), lr=speed*training.lr)
+    dat.presentations = training.steps*at_once # trials shown by this training
 
     def losses(dat, data, step):
         z, session, ids = data

@@ -3,8 +3,8 @@
 # %% auto #0
 __all__ = ['KVCache', 'Attention', 'FeedForward', 'Block', 'init_weights']
 
-# %% ../nbs/lib/layers.ipynb #90b973dc
-from functools import lru_cache
+# %% ../nbs/lib/layers.ipynb #06f36f18
+from functools import lru_cache, partial
 
 import torch
 from einops import rearrange
@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.init import normal_, zeros_
 
-# %% ../nbs/lib/layers.ipynb #1a5d834f
+# %% ../nbs/lib/layers.ipynb #43874c4e
 class KVCache:
     "Keys and values of the positions seen so far, in one buffer."
     def __init__(self, length): # positions it can hold
@@ -36,12 +36,13 @@ class KVCache:
 
     def repeat(self, times, length): # copies of the batch; positions -> KVCache
         "Return a longer cache with the batch repeated: one context, continued in many ways."
-        keys, values = self.buffer.narrow(3, 0, self.used).repeat(1, times, 1, 1, 1)
+        past = self.buffer.narrow(3, 0, self.used)
+        past = F.pad(past, (0, 0, 0, length - self.used)) # one copy in all of what is repeated
         copy = KVCache(length)
-        copy.append(keys, values)
+        copy.buffer, copy.used = past.repeat(1, times, 1, 1, 1), self.used
         return copy
 
-# %% ../nbs/lib/layers.ipynb #4629ed01
+# %% ../nbs/lib/layers.ipynb #f0373cba
 @lru_cache(maxsize=512) # asked for in every layer: a rollout is 10 % faster
 def _angles(start, stop, dim, dtype, device):
     "Cosine and sine of each position's rotation, both (S, dim/2)."
@@ -70,10 +71,10 @@ class Attention(nn.Module):
 
     def forward(self, x, cache=None): # (B, S, d), KVCache of the past -> (B, S, d)
         start = cache.used if cache is not None else 0
-        qkv = self.qkv(x)
-        qkv = rearrange(qkv, 'b s (three h d) -> three b h s d', three=3, h=self.heads)
-        q, k, v = qkv
-        if self.rope: q, k = self._rotate(qkv[:2], start)
+        qkv = rearrange(self.qkv(x), 'b s (three h d) -> three b h s d', three=3, h=self.heads)
+        qk, v = qkv.split([2, 1])
+        q, k = self._rotate(qk, start) if self.rope else qk
+        v = v.squeeze(0)
         if cache is not None: k, v = cache.append(k, v)
         y = self._attend(q, k, v, start)
         return self.out(rearrange(y, 'b h s d -> b s (h d)'))
@@ -91,20 +92,20 @@ class Attention(nn.Module):
         mask = None
         if self.causal and start and new > 1: # row i of the new sees the first start + i + 1
             mask = q.new_ones(new, start + new, dtype=torch.bool).tril(start)
-        parts = zip(*[x.split(self.max_sequences) for x in (q, k, v)])
         causal = self.causal and start == 0
-        ys = [F.scaled_dot_product_attention(*part, mask, is_causal=causal) for part in parts]
-        return torch.cat(ys) if len(ys) > 1 else ys[0]
+        attend = partial(F.scaled_dot_product_attention, attn_mask=mask, is_causal=causal)
+        if len(q) <= self.max_sequences: return attend(q, k, v)
+        parts = zip(*[x.split(self.max_sequences) for x in (q, k, v)])
+        return torch.cat([attend(*part) for part in parts])
 
-# %% ../nbs/lib/layers.ipynb #ac1c28c8
+# %% ../nbs/lib/layers.ipynb #a4a823fb
 class Dropout(nn.Dropout):
     "Dropout; on a CPU a large mask is made of random bytes: a training step is 12 % shorter."
     def forward(self, x):
         count, level = x.numel(), round(256*self.p)
         small = x.device.type != 'cpu' or count < 2**18
         if small or not self.training or self.p == 0: return super().forward(x)
-        draws = torch.empty(-(-count//8), dtype=torch.int64)
-        draws.random_(-2**63, None)
+        draws = torch.empty(-(-count//8), dtype=torch.int64).random_(-2**63, None)
         stays = draws.view(torch.uint8)[:count] >= level
         mask = stays*(256/(256 - level))
         return x*mask.view_as(x)
