@@ -60,7 +60,7 @@ def window_batches(sessions, recipe, seed):
         return torch.from_numpy(np.stack(windows)), session.name
     return batch
 
-# %% ../../nbs/05c_networks.ipynb #5d6ee4ee
+# %% ../../nbs/05c_networks.ipynb #02b5731a
 class Trained:
     "Trained by gradient. A subclass has name, presets, build, batches, loss and validation."
     defaults = RECIPE # settings of all scales
@@ -123,10 +123,13 @@ class Trained:
         def losses(model, batch, step): yield 'loss', self.loss(model, *batch)
         start = [p.sum().item() for p in model.parameters()] # another model, another training
         data = [(s.name, s.digest, s.split.tolist()) for s in sessions]
-        about = config_key([self.name, vars(self.recipe), self.seed, data, start])
+        settings = [self.name, vars(self.recipe), self.seed]
+        about = config_key([*settings, data, start])
         folder = self.folder and f'{self.folder}/{self.name}-{about}'
-        result = fit(model, self.batches(sessions), losses, self.training(sessions, adapting),
-                     self.validation(sessions), self.groups, folder=folder, key=about)
+        result = fit(
+            model, self.batches(sessions), losses,
+            self.training(sessions, adapting), self.validation(sessions),
+            self.groups, folder=folder, key=about)
         key = 'all' if self.shared else sessions[0].name
         self.models[key] = model
         self.results[key] = result
