@@ -5,16 +5,17 @@ __all__ = ['SCALES', 'choose', 'need', 'in_test', 'resolve_scale', 'best_device'
            'atomic_folder', 'write_json', 'read_json', 'config_key', 'cached', 'RecordingError', 'expect', 'open_hdf5',
            'read_field', 'pearson', 'crps']
 
-# %% ../nbs/lib/core.ipynb #5452b271
-import dataclasses, difflib, getpass, hashlib, importlib, json, os, secrets, shutil, tempfile
+# %% ../nbs/lib/core.ipynb #8c4bb9a4
+import dataclasses, difflib, hashlib, importlib, json, os, secrets, shutil, tempfile
 from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 import h5py, numpy as np
 from filelock import FileLock
+from platformdirs import user_cache_path
 
-# %% ../nbs/lib/core.ipynb #e4520a25
+# %% ../nbs/lib/core.ipynb #39e6a5ae
 def choose(name: str, value, options): # what is chosen ('dataset'), the choice, the valid ones
     "Return `value` if it is one of `options`; else raise a ValueError that suggests one."
     options = list(options)
@@ -28,11 +29,10 @@ def need(module: str, package: str=None, why: str='this'): # to import; for pip;
     "Import a library that only this call needs; an ImportError says how to install it."
     try: return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        package = package or module
-        raise ImportError(f'{why} needs the library {package}, which is not installed: '
-                          f'pip install {package}') from error
+        raise ImportError(f'{why} needs the library {package or module}, which is not installed: '
+                          f'pip install {package or module}') from error
 
-# %% ../nbs/lib/core.ipynb #ed733bd0
+# %% ../nbs/lib/core.ipynb #91257f53
 SCALES = ('tiny', 'small', 'paper')
 
 def in_test() -> bool:
@@ -51,18 +51,19 @@ def resolve_scale(scale: str='auto') -> str:
 def best_device():
     "Return the torch.device to use: CALM_NB_DEVICE, else CUDA if there is one and this is no test."
     import torch
-    named = os.environ.get('CALM_NB_DEVICE')
+    named = os.environ.get('CALM_NB_DEVICE', '').replace('gpu', 'cuda')
     if not named: named = 'cuda' if torch.cuda.is_available() and not in_test() else 'cpu'
-    device = torch.device(named)
+    try: device = torch.device(named)
+    except RuntimeError as error: raise ValueError(f'CALM_NB_DEVICE={named}: {error}') from error
     if device.type == 'cpu': return device
-    if torch.cuda.device_count() <= (device.index or 0):
-        raise ValueError(f'CALM_NB_DEVICE={named}: this torch has no such device; unset the '
-                         'variable to run on the CPU, or install a build of torch for it')
+    other = str(torch.accelerator.current_accelerator()) != device.type # cuda, mps or xpu
+    if other or torch.accelerator.device_count() <= (device.index or 0):
+        raise ValueError(f'CALM_NB_DEVICE={named}: torch finds no such device here; unset it')
     torch.backends.cuda.matmul.allow_tf32 = True # fp32 products on tensor cores
     torch.backends.cuda.enable_cudnn_sdp(False)  # it plans for a second at every new shape
     return device
 
-# %% ../nbs/lib/core.ipynb #8fecad6b
+# %% ../nbs/lib/core.ipynb #cae7bde4
 def project_root() -> Path:
     "Return the nearest folder upward that is a checkout of this project, else the working folder."
     here = Path.cwd()
@@ -72,11 +73,10 @@ def project_root() -> Path:
 @cache
 def _test_folder():
     "A temporary folder named after user and code."
-    code = hashlib.sha256()
-    for path in sorted(Path(str(files('calm_nb'))).rglob('*.py')):
-        code.update(path.read_bytes())
-    parent = Path(tempfile.gettempdir())/f'calm_nb-tests-{getpass.getuser()}'
-    folder = parent/code.hexdigest()[:12]
+    paths = sorted(Path(str(files('calm_nb'))).rglob('*.py'))
+    code = hashlib.sha256(b''.join(path.read_bytes() for path in paths)).hexdigest()
+    user = f'calm_nb-tests-{getattr(os, "getuid", str)()}' # a container's user has no name
+    folder = Path(tempfile.gettempdir(), user, code[:12])
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
@@ -86,7 +86,8 @@ def runs_root() -> Path:
     if named: return Path(named).expanduser()
     if in_test(): return _test_folder()
     if (project_root()/'settings.ini').is_file(): return project_root()/'runs'
-    return Path.home()/'.cache'/'calm_nb'
+    try: return user_cache_path('calm_nb', appauthor=False).expanduser()
+    except RuntimeError: return Path(tempfile.gettempdir())/'calm_nb' # there is no home folder
 
 # %% ../nbs/lib/core.ipynb #791d9fe2
 def _draft_beside(path):
@@ -154,7 +155,7 @@ def cached(folder, make, load, save): # make() and load(folder) return it, save(
             if not (draft/'config.json').exists(): write_json({}, draft/'config.json')
     return value
 
-# %% ../nbs/lib/core.ipynb #015d9596
+# %% ../nbs/lib/core.ipynb #97280b0d
 class RecordingError(ValueError):
     "A recording that cannot be used: which file, what it holds, what was expected, what to do."
 
@@ -180,9 +181,8 @@ def read_field(file: h5py.File, name: str, ndim: int=None, rows: int=None, missi
     shape = data.shape or ()
     fits = data.shape is not None and ndim in (None, len(shape)) and rows in (None, *shape[:1])
     expect(fits, f'{where} has shape {data.shape}; expected {ndim} axes, {rows} rows (None: any)')
-    # bounded before memory is taken; a chunk is unpacked whole
     size = data.dtype.itemsize*max(data.size, np.prod(data.chunks or 0.))
-    stored = data.id.get_storage_size()
+    stored = data.id.get_storage_size() # memory is bounded before it is taken, also of a chunk
     likely = size <= min(max(2**20, 2000*stored), max(2**30, 100*stored))
     expect(likely and (stored or not size), f'{where} of shape {shape} would take {size:,.0f} '
            f'bytes, and {stored:,} are stored: it is damaged or was never written')

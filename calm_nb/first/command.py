@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['calm', 'look', 'fit', 'forecast', 'decode', 'report']
 
-# %% ../../nbs/first/10b_command.ipynb #98836d9e
+# %% ../../nbs/first/10b_command.ipynb #3d63edd3
 from pathlib import Path
 from urllib.parse import quote
 import warnings, click, numpy as np, pandas as pd
@@ -11,12 +11,12 @@ from .core import *
 from .baselines.forecast import Copy, against_drift
 from .decode import decodable, decode_table
 from .forecast import CalM, calm_for, evaluate, horizon_trials
-from .interop import to_xarray
 from .look import describe, draw_raster, show_skipped
 from .report import findings, open_recordings, write_report
 from .skill import skill_table
+from ..recordings.objects import to_xarray
 
-# %% ../../nbs/first/10b_command.ipynb #4049dcb7
+# %% ../../nbs/first/10b_command.ipynb #7647fd4c
 class _Calm(click.Group):
     "Errors that the library words itself are printed without a traceback."
     def invoke(self, ctx):
@@ -30,21 +30,33 @@ class _Calm(click.Group):
 @click.group(cls=_Calm, context_settings=dict(max_content_width=100, show_default=True))
 def calm(): "Forecasts, decoded behaviour and a report for recordings of calcium imaging: NWB, Suite2p, CaImAn, arrays."
 
+_READING = ('rate', 'window', 'series', 'plane', 'subject', 'session', 'cells', 'time', 'neurons_first', 'nan',
+            'bridge', 'units', 'format')
+
 def _shared(*names):
     "Options that several commands have."
     known = dict(
-        rate=click.option('--rate', type=float, help='Frames a second, for recordings that do not hold theirs.'),
+        rate=click.option('--rate', type=float, help='Frames a second; it wins over what the file states.'),
         window=click.option('--window', default=80, type=click.IntRange(1),
                             help='Frames of a window, where a recording has no trials.'),
         series=click.option('--series', help='Which series of an NWB file, or array of others, holds the traces.'),
+        plane=click.option('--plane', type=int, help='Number of the only plane to read.'),
+        subject=click.option('--subject', help='The animal.'),
+        session=click.option('--session', help='Name of the recording.'),
+        cells=click.option('--cells', help='accepted, or all, where a file says which are accepted.'),
+        time=click.option('--time', help='Column of a table that is the clock.'),
+        neurons_first=click.option('--neurons-first/--frames-first', default=None, help='How a matrix lies.'),
         nan=click.option('--nan', help='Neurons with NaN: drop them, interpolate over time, or raise.'),
+        bridge=click.option('--bridge', type=click.IntRange(0), help='Missing frames in a row to pass over.'),
+        units=click.option('--units', help='Of the traces, where their values do not say.'),
+        format=click.option('--format', help='Name in roiextractors of a format that is not recognised.'),
         scale=click.option('--scale', default='auto', help='Size of models and training: tiny, small, paper or auto.'),
         seed=click.option('--seed', default=0, type=click.IntRange(0), help='Of training.'),
         samples=click.option('--samples', default=16, type=click.IntRange(0), help='Futures drawn for a forecast.'),
         context=click.option('--context', default=40, type=click.IntRange(4), help='Frames that a forecast is shown.'),
         variables=click.option('--variables', help='Behaviours to decode, separated by spaces; all that there are.'))
     def add(command):
-        for name in reversed(names): command = known[name](command)
+        for name in reversed([*_READING, *names]): command = known[name](command)
         return click.argument('path', type=click.Path(exists=True))(command)
     return add
 
@@ -54,9 +66,9 @@ def _opened(path, **options):
     if corpus.skipped: show_skipped(corpus)
     return corpus
 
-# %% ../../nbs/first/10b_command.ipynb #5a08bac0
+# %% ../../nbs/first/10b_command.ipynb #ac6fd4ad
 @calm.command()
-@_shared('rate', 'window', 'series', 'nan')
+@_shared()
 @click.option('--out', type=click.Path(file_okay=False), help='Folder for pictures of the traces.')
 def look(path, out, **options):
     "Say what is in a recording, or in a folder of them, and what had to be decided to read it."
@@ -67,7 +79,7 @@ def look(path, out, **options):
         if out: print('picture:', save_figure(draw_raster(s), Path(out)/quote(s.name, safe=' ')))
 
 @calm.command()
-@_shared('rate', 'window', 'series', 'nan', 'scale', 'seed', 'context')
+@_shared('scale', 'seed', 'context')
 @click.option('--method', default='ours', help='ours, or paper for the published model.')
 @click.option('--out', required=True, type=click.Path(file_okay=False), help='Folder for the model.')
 def fit(path, scale, seed, context, method, out, **options):
@@ -106,7 +118,7 @@ def _as_netcdf(done, path):
 _WRITE = {'.csv': _as_csv, '.npz': _as_npz, '.nc': _as_netcdf}
 
 @calm.command()
-@_shared('rate', 'window', 'series', 'nan', 'context')
+@_shared('context')
 @click.option('--model', type=click.Path(exists=True),
               help='Folder of a model, from calm fit; without it, the one that comes with the library.')
 @click.option('--horizon', default=40, type=click.IntRange(1), help='Frames to forecast after the last one.')
@@ -124,9 +136,9 @@ def forecast(path, model, horizon, context, out, **options):
     with atomic_path(out) as draft: _WRITE[kind](done, draft)
     print(f'{out}: {horizon} frames after the end of {len(corpus)} recordings, smoothed, in their units')
 
-# %% ../../nbs/first/10b_command.ipynb #a9816711
+# %% ../../nbs/first/10b_command.ipynb #8e438e5d
 @calm.command()
-@_shared('rate', 'window', 'series', 'nan', 'scale', 'seed', 'variables')
+@_shared('scale', 'seed', 'variables')
 @click.option('--out', default='decode.csv', type=click.Path(dir_okay=False), help='Table of scores.')
 def decode(path, scale, seed, variables, out, **options):
     "Decode behaviour from the traces, and score it on test trials, beside ridge regression."
@@ -138,7 +150,7 @@ def decode(path, scale, seed, variables, out, **options):
     print('table:', save_table(table, out))
 
 @calm.command()
-@_shared('rate', 'window', 'series', 'nan', 'scale', 'seed', 'samples', 'context', 'variables')
+@_shared('scale', 'seed', 'samples', 'context', 'variables')
 @click.option('--horizon', type=click.IntRange(3), help='Frames to forecast; as far as the trials go.')
 @click.option('--out', default='report.html', type=click.Path(dir_okay=False),
               help='The page; tables are written beside it.')

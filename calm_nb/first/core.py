@@ -7,7 +7,7 @@ __all__ = ['SCALES', 'PAPER_MEMORY', 'COLORS', 'choose', 'in_test', 'resolve_sca
            'published_numbers', 'published_for', 'config_key', 'need', 'pearson', 'mse', 'r2', 'crps', 'mean_sd',
            'save_table', 'show_table', 'use_style', 'save_figure', 'mark_standin']
 
-# %% ../../nbs/first/00_core.ipynb #1e85bd86
+# %% ../../nbs/first/00_core.ipynb #9d770c60
 import atexit, contextlib, csv, dataclasses, difflib, functools, hashlib, importlib, importlib.util, json, os, random
 import platform, re, tempfile, threading, time
 from pathlib import Path
@@ -119,7 +119,7 @@ def end_with_parent(parent: int=None): # its number; None: the parent that it ha
         os._exit(1)
     threading.Thread(target=watch, daemon=True).start()
 
-# %% ../../nbs/first/00_core.ipynb #4fe67cf5
+# %% ../../nbs/first/00_core.ipynb #3080eefb
 @functools.cache
 def _test_runs():
     "A folder for this process alone, removed at its end: a test must not read what older code wrote."
@@ -128,9 +128,9 @@ def _test_runs():
     return Path(folder.name)
 
 def runs_root() -> Path:
-    "Where runs, stores and stand-ins go: the variable CALM_NB_RUNS, else <root>/runs; in a test a temporary folder."
+    "Where runs, stores and stand-ins go, as in calm_nb.core: never beside the data; in a test a temporary folder."
     named = os.environ.get('CALM_NB_RUNS')
-    return Path(named).expanduser() if named else _test_runs() if in_test() else project_root()/'runs'
+    return _test_runs() if in_test() and not named else importlib.import_module('calm_nb.core').runs_root()
 
 def run_folder(dataset: str, scale: str, seed: int, *parts) -> Path: # parts: the model, its configuration's key
     "<runs_root()>/<dataset>/<scale>-s<seed>/<parts>, made if missing; raises ValueError for an unknown scale."

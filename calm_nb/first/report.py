@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['open_recordings', 'Findings', 'findings', 'advice', 'write_report']
 
-# %% ../../nbs/first/10a_report.ipynb #ad96d2af
+# %% ../../nbs/first/10a_report.ipynb #198b2250
 import base64, html, io
 from dataclasses import dataclass
 from functools import partial
@@ -13,16 +13,16 @@ from .core import *
 from .baselines.decode import decoder
 from .baselines.forecast import against_drift, baseline
 from .data import Corpus, by_rate, prepare
-from .datasets import load
+from .datasets import converted, load
 from .decode import CalMDecoder, Features, decodable, evaluate_decoders, fit_decoders, head_preset
 from .forecast import LEVELS, calm_for, evaluate, horizon_trials, only, trial_batches
 from .interpret import as_read
 from .look import describe, draw_raster
 from .nq import tokenize
-from .recordings.your_own import read
 from .skill import figure_skill, skill_of, verdict
+from ..recordings.files import read
 
-# %% ../../nbs/first/10a_report.ipynb #1f29fe36
+# %% ../../nbs/first/10a_report.ipynb #898f296a
 def open_recordings(
     path, # a file, or a folder of recordings
     **options, # of the reader: rate, window, series, …
@@ -32,9 +32,8 @@ def open_recordings(
     if not path.exists(): raise FileNotFoundError(f'{path}: no such file or folder')
     if (path/'scalers'/'config.json').is_file(): raise ValueError(f'{path}: a model of CalM; expected recordings')
     if path.is_dir(): return load('own', root=path, scale='paper', held_out=[], **options)
-    recording = read(path, say=False, **options)
+    recording = converted(partial(read, path, say=False, **options))
     return Corpus('own', {recording.session: partial(prepare, recording)})
-
 
 # %% ../../nbs/first/10a_report.ipynb #5f2cb393
 @dataclass
