@@ -37,7 +37,8 @@ def main(log, status, failed_checks):
     passed = (completed - failed_paths(log, completed)) & expected if verdict else set()
     for path in sorted(expected - passed): print(f'not passed: {path.relative_to(Path.cwd())}')
     failures = len(expected - passed) + int(failed_checks)
-    for line in sorted(set(re.findall(r'^skipped: .+', log, re.M))): print(line)
+    skipped = sorted(set(re.findall(r'^skipped[:,] .+', log, re.M)))
+    print(*skipped, f'{len(skipped)} kinds of tests skipped', sep='\n')
     print(f'{len(passed)} passed, {failures} failed')
     return bool(status or failures or not passed)
 

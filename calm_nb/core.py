@@ -32,7 +32,7 @@ def need(module: str, package: str=None, why: str='this'): # to import; for pip;
         raise ImportError(f'{why} needs the library {package or module}, which is not installed: '
                           f'pip install {package or module}') from error
 
-# %% ../nbs/lib/core.ipynb #91257f53
+# %% ../nbs/lib/core.ipynb #ffb0d80b
 SCALES = ('tiny', 'small', 'paper')
 
 def in_test() -> bool:
@@ -55,7 +55,7 @@ def best_device():
     if not named: named = 'cuda' if torch.cuda.is_available() and not in_test() else 'cpu'
     try: device = torch.device(named)
     except RuntimeError as error: raise ValueError(f'CALM_NB_DEVICE={named}: {error}') from error
-    if device.type == 'cpu': return device
+    if device.type in ('cpu', 'meta'): return device
     other = str(torch.accelerator.current_accelerator()) != device.type # cuda, mps or xpu
     if other or torch.accelerator.device_count() <= (device.index or 0):
         raise ValueError(f'CALM_NB_DEVICE={named}: torch finds no such device here; unset it')

@@ -40,7 +40,7 @@ def resolve_scale(scale: str='auto') -> str: # one of SCALES
     device = best_device()
     return 'paper' if device.type == 'cuda' and memory_budget(device, 1.) >= PAPER_MEMORY else 'small'
 
-# %% ../../nbs/first/00_core.ipynb #512c10d9
+# %% ../../nbs/first/00_core.ipynb #e9b55fce
 def seed_everything(seed: int): # below 2**32
     "Seed the global generators of Python, NumPy and torch (all devices)."
     import torch
@@ -50,12 +50,7 @@ def seed_everything(seed: int): # below 2**32
 
 def best_device(): # torch.device
     "CUDA where there is one, else, and in tests, the CPU; CALM_NB_DEVICE overrides; ValueError for an absent one."
-    import torch
-    named = os.environ.get('CALM_NB_DEVICE') or ('cpu' if in_test() else None)
-    device = torch.device(named or ('cuda' if torch.cuda.is_available() else 'cpu'))
-    if device.type == 'cuda' and not torch.cuda.is_available():
-        raise ValueError(f'CALM_NB_DEVICE={named}: torch {torch.__version__} finds no CUDA device; unset the variable '
-                         'to run on the CPU, or install a build of torch for CUDA and its driver')
+    device = importlib.import_module('calm_nb.core').best_device()
     if device.type == 'cuda': _set_up_cuda()
     return device
 

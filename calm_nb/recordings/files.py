@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['from_arrays']
 
-# %% ../../nbs/lib/files.ipynb #5d7f6686
+# %% ../../nbs/lib/files.ipynb #9a560344
 import inspect, io, os, re
 from functools import partial
 from pathlib import Path
@@ -11,9 +11,9 @@ import h5py, numpy as np, pandas as pd
 from scipy.interpolate import interp1d
 from scipy.io import loadmat, whosmat
 from scipy.ndimage import binary_opening
-from ..core import RecordingError, choose, expect, open_hdf5, read_field
-from ..data import Corpus, Raw, Recording, frame_times, stored_corpus, windows_of
-from . import formats, objects
+from calm_nb.core import RecordingError, choose, expect, open_hdf5, read_field
+from calm_nb.data import Corpus, Raw, Recording, frame_times, stored_corpus, windows_of
+from calm_nb.recordings import formats, objects
 
 # %% ../../nbs/lib/files.ipynb #eb057175
 def numbers_of(x, name):
