@@ -41,6 +41,8 @@ HOOKS = GIT_CONFIG_GLOBAL=$${GIT_CONFIG_GLOBAL:-$$HOME/.gitconfig} HOME=$(CURDIR
 	&& sed -i.bak 's|^nbdev_trust|.venv/bin/nbdev_trust|' .git/hooks/post-merge && rm -f .git/hooks/post-merge.bak
 
 .DEFAULT_GOAL := help
+# Of a folder that may hold spaces or begin with ~, which some shells leave to the program.
+_absolute = $(shell $(PYTHON) -c 'import os, sys; print(os.path.abspath(os.path.expanduser(sys.argv[1])))' '$(1)')
 _GIVEN = $(if $(findstring command,$(origin $(1))),$($(1)))
 .PHONY: help setup forecast paper readme test export clean-notebooks prepare
 
@@ -63,15 +65,15 @@ forecast: $(STAMP) ## run the forecasting chapter, print its table and figure (D
 	@mkdir -p $(OUT)
 	@echo "Training and forecasting: dataset $(DATASET), scale $(SCALE); a line per model, about 5 minutes in all on two idle cores"
 	@set -o pipefail; papermill nbs/05_forecast.ipynb $(OUT)/forecast.ipynb --kernel python3 --no-progress-bar --stdout-file - --log-level WARNING \
-		-r dataset '$(DATASET)' -r scale '$(SCALE)' -p method ours -r seed '$(SEED)' -r options '$(OPTIONS)' -r out '$(abspath $(OUT))' \
-		$(if $(SESSIONS),-p sessions '$(SESSIONS)') $(if $(ROOT),-r root '$(abspath $(ROOT))') $(if $(STANDIN),-r root standin) \
+		-r dataset '$(DATASET)' -r scale '$(SCALE)' -p method ours -r seed '$(SEED)' -r options '$(OPTIONS)' -r out '$(call _absolute,$(OUT))' \
+		$(if $(SESSIONS),-p sessions '$(SESSIONS)') $(if $(ROOT),-r root '$(call _absolute,$(ROOT))') $(if $(STANDIN),-r root standin) \
 		2> >(grep -v IPKernelApp >&2) | grep --line-buffered -E ', seed [0-9]+: [0-9]+ s$$'
 	@python .ci/show.py $(OUT)
 
 paper: $(STAMP) ## run the chapters of the paper and write figures/report.html; call it again to go on (SCALE, DATASET, ONLY, ROOT, SEED, JOBS, DRY=1)
 	@python -c 'import snakemake' 2>/dev/null || $(BIN)/python -m pip install -q -c constraints.txt snakemake
 	@calm_paper --scale '$(SCALE)' --seed '$(SEED)' $(if $(call _GIVEN,DATASET),--dataset '$(DATASET)') $(if $(ONLY),--only '$(ONLY)') \
-		$(if $(ROOT),--root '$(abspath $(ROOT))') $(if $(JOBS),--jobs '$(JOBS)') $(if $(DRY),--dry-run) $(if $(SNAKEMAKE),-- $(SNAKEMAKE))
+		$(if $(ROOT),--root '$(call _absolute,$(ROOT))') $(if $(JOBS),--jobs '$(JOBS)') $(if $(DRY),--dry-run) $(if $(SNAKEMAKE),-- $(SNAKEMAKE))
 
 readme: $(STAMP) ## write README.md's tables from figures/ (CHECK=1 only compares)
 	@python .ci/readme.py $(if $(CHECK),--check)

@@ -40,7 +40,7 @@ def resolve_scale(scale: str='auto') -> str: # one of SCALES
     device = best_device()
     return 'paper' if device.type == 'cuda' and memory_budget(device, 1.) >= PAPER_MEMORY else 'small'
 
-# %% ../../nbs/first/00_core.ipynb #e9b55fce
+# %% ../../nbs/first/00_core.ipynb #d85458bf
 def seed_everything(seed: int): # below 2**32
     "Seed the global generators of Python, NumPy and torch (all devices)."
     import torch
@@ -50,7 +50,13 @@ def seed_everything(seed: int): # below 2**32
 
 def best_device(): # torch.device
     "CUDA where there is one, else, and in tests, the CPU; CALM_NB_DEVICE overrides; ValueError for an absent one."
-    device = importlib.import_module('calm_nb.core').best_device()
+    import torch
+    named = os.environ.get('CALM_NB_DEVICE') or ('cpu' if in_test() else None)
+    if named and not named.startswith(('cpu', 'cuda', 'meta')): return importlib.import_module('calm_nb.core').best_device()
+    device = torch.device(named or ('cuda' if torch.cuda.is_available() else 'cpu'))
+    if device.type == 'cuda' and not torch.cuda.is_available():
+        raise ValueError(f'CALM_NB_DEVICE={named}: torch {torch.__version__} finds no CUDA device; unset the variable '
+                         'to run on the CPU, or install a build of torch for CUDA and its driver')
     if device.type == 'cuda': _set_up_cuda()
     return device
 
@@ -114,7 +120,7 @@ def end_with_parent(parent: int=None): # its number; None: the parent that it ha
         os._exit(1)
     threading.Thread(target=watch, daemon=True).start()
 
-# %% ../../nbs/first/00_core.ipynb #3080eefb
+# %% ../../nbs/first/00_core.ipynb #7e73bcec
 @functools.cache
 def _test_runs():
     "A folder for this process alone, removed at its end: a test must not read what older code wrote."
@@ -125,7 +131,10 @@ def _test_runs():
 def runs_root() -> Path:
     "Where runs, stores and stand-ins go, as in calm_nb.core: never beside the data; in a test a temporary folder."
     named = os.environ.get('CALM_NB_RUNS')
-    return _test_runs() if in_test() and not named else importlib.import_module('calm_nb.core').runs_root()
+    if named: return Path(named).expanduser()
+    if in_test(): return _test_runs()
+    if (project_root()/'settings.ini').is_file(): return project_root()/'runs'
+    return importlib.import_module('calm_nb.core').runs_root()
 
 def run_folder(dataset: str, scale: str, seed: int, *parts) -> Path: # parts: the model, its configuration's key
     "<runs_root()>/<dataset>/<scale>-s<seed>/<parts>, made if missing; raises ValueError for an unknown scale."

@@ -111,7 +111,7 @@ def epochs_parts(trials): # IntervalSet of pynapple, or as in from_arrays
     table = trials.as_dataframe()
     return dict(trials=table.rename(columns=dict(start='start_time', end='stop_time')))
 
-# %% ../../nbs/lib/objects.ipynb #4142b09e
+# %% ../../nbs/lib/objects.ipynb #0ec5c560
 def _labels(x): # Recording or Session -> (N,)
     n = x.traces.shape[1]
     labels = x.neurons.get('name', ())
@@ -144,7 +144,7 @@ def to_xarray(
         mean=(('time', 'neuron'), mean, units),
         samples=(('sample', 'time', 'neuron'), samples, units))
     about = dict(
-        session=session.session,
+        session=getattr(session, 'name', None) or session.session,
         subject=session.subject,
         rate=session.rate)
     return xarray.Dataset(values, coords, about)
