@@ -99,7 +99,7 @@ class DualAxisBlock(nn.Module):
         h = self.ffn(self.norms[2](x)) # each neuron and step by itself
         return x + self.drop(h)
 
-# %% ../nbs/04_dat.ipynb #d4dea6aa
+# %% ../nbs/04_dat.ipynb #0d14681c
 class SessionEmbeddings(nn.Module):
     "One embedding for each neuron of a session, and one for the session."
     def __init__(self, name, neurons, dim, sd, session=True): # sd of the neurons' embeddings
@@ -133,8 +133,8 @@ class DAT(nn.Module):
         if atlas is not None: # random projections: codes of similar windows start similar
             projection = torch.randn(atlas.shape[1], c.dim)
             self.tokens.weight.data += atlas @ projection*.1
-        for name, neurons in (sessions or {}).items(): self.add_session(name, neurons)
-
+        for name, neurons in (sessions or {}).items():
+            self.add_session(name, neurons)
     @property
     def device(self): return self.tokens.weight.device
     @property
@@ -529,7 +529,7 @@ class SignedCoupling(NoCoupling):
         return self.out(y)
 _COUPLINGS['signed'] = SignedCoupling
 
-# %% ../nbs/04_dat.ipynb #9681b722
+# %% ../nbs/04_dat.ipynb #07177f32
 def trial_uniforms(z, steps, samples, seed): # (B, N, T) -> (steps, S, B, N)
     "Draw numbers in [0, 1) that depend on a trial's context and the seed, not on other trials."
     draws, m = [], (samples + 1)//2 # of m even samples, or odd, one lies in each [i/m, (i + 1)/m)
@@ -556,9 +556,9 @@ def sampling_error(expected, drawn): # (S, B, N, T, L) -> (B, N, T, L)
     y = centred(expected[..., 1:, :])
     inverse = torch.linalg.pinv(x.mT @ x, rtol=1e-3, hermitian=True)
     follows = inverse @ (x.mT @ y) # (B, L, L)
-
     error = [by_draw[:, :, 0]]
-    for by_next in by_draw.unbind(2)[1:]: error.append(by_next + error[-1] @ follows)
+    for by_next in by_draw.unbind(2)[1:]:
+        error.append(by_next + error[-1] @ follows)
     return torch.stack(error, 2).float()
 
 # %% ../nbs/04_dat.ipynb #fb9d9720

@@ -149,7 +149,7 @@ def hold_out(subjects, n=.25, seed: int=0) -> list: # animals; how many, or thei
     order = np.random.default_rng(seed).permutation(subjects)
     return sorted(order[:count].tolist())
 
-# %% ../nbs/01_data.ipynb #b4836445
+# %% ../nbs/01_data.ipynb #f7fbd6c0
 @dataclass(eq=False, repr=False)
 class Session(Recording):
     "A recording that a model can read: smoothed, split, each neuron with its scale; `len`: trials."
@@ -198,9 +198,9 @@ class Session(Recording):
         if not (split == 'train' and offsets and self.pseudo_trials): return trials
         start, stop = trials.T
         segment = _segment_of(trials, self.segments)
-
         # windows may start anywhere in trials that touch within a segment
-        apart = (start[1:] > stop[:-1]) | (np.diff(segment) > 0)
+        pause = start[1:] > stop[:-1]
+        apart = pause | (np.diff(segment) > 0)
         stretches = zip(start[np.r_[True, apart]], stop[np.r_[apart, True]])
         length = np.diff(trials).min()
         starts = [np.arange(a, b - length + 1) for a, b in stretches]

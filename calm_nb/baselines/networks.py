@@ -137,7 +137,7 @@ class Trained:
         self.n_parameters = sum(p.numel() for p in models.parameters())
         self.presentations = max(self.presentations, result.steps*self.recipe.batch)
 
-# %% ../../nbs/05c_networks.ipynb #14ef62cb
+# %% ../../nbs/05c_networks.ipynb #efc9f706
 class Network(Trained, Forecaster):
     """A network that forecasts: Network(scale, seed, folder of checkpoints, settings by name).
     A rival has `name`, `presets` and `build`; its module returns the block after a context."""
@@ -148,7 +148,8 @@ class Network(Trained, Forecaster):
 
     def loss(self, model, z, name): # (B, context + block, N) of a session
         context = self.recipe.context
-        return F.mse_loss(model(z[:, :context], name), z[:, context:])
+        forecast = model(z[:, :context], name)
+        return F.mse_loss(forecast, z[:, context:])
 
     def predict(self, model, past, horizon, name): # (B, C, N) -> (B, H, N), block by block
         context = past.shape[1]
@@ -162,7 +163,8 @@ class Network(Trained, Forecaster):
         window to learn from, and where none can judge; FloatingPointError for a loss of NaN."""
         sessions = list(sessions)
         c = self.recipe
-        lengths = {int(n) for s in sessions for n in np.diff(s.trials)[:, 0]}
+        trials = [np.diff(s.trials)[:, 0] for s in sessions]
+        lengths = {int(n) for n in np.concatenate(trials)}
         if len(lengths) == 1 and not c.horizon: c.horizon = lengths.pop() - c.context
         c.horizon = c.horizon or 24
         c.block = c.block or c.horizon

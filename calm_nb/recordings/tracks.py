@@ -61,7 +61,7 @@ def find_laps(position, turn):
     laps['lap'] -= laps.groupby('direction').lap.transform('min') # from 0 in each direction
     return laps
 
-# %% ../../nbs/lib/tracks.ipynb #20c80f09
+# %% ../../nbs/lib/tracks.ipynb #3cb743f0
 def read(
     path, # <mouse>_spike_train.mat, in one folder with <mouse>_stimulus_trace.mat
     track=1, session=1, # from 1
@@ -88,8 +88,8 @@ def read(
     fade = np.exp(-1/(rate*DECAY))
     segments = laps[['start', 'stop']].to_numpy()
     for start, stop in segments:
-        x[start:stop] = lfilter([1], [1, -fade], x[start:stop], axis=0)
-
+        stretch = x[start:stop]
+        x[start:stop] = lfilter([1], [1, -fade], stretch, axis=0)
     direction = np.where(np.arange(len(x)) < turn, np.float32(1), -1)
     return Recording(
         x, rate, mouse, f'{mouse}-track{track}-session{session}',
