@@ -20,5 +20,5 @@ setup(
     packages=find_packages(include=[cfg['lib_name'], cfg['lib_name'] + '.*']), include_package_data=True, package_data={cfg['lib_name']: ['*.csv', '*.json', '*.css', 'shipped/*', 'shipped/*/*', 'pretrained/*/*']},
     python_requires=f'>={cfg["min_python"]}', install_requires=cfg['requirements'].split(),
     extras_require={'recordings': cfg['recordings_requirements'].split(), 'interop': cfg['interop_requirements'].split(), 'paper': cfg['paper_requirements'].split(), 'interactive': cfg['interactive_requirements'].split(), 'zeroshot': cfg['zeroshot_requirements'].split(),
-                    'dev': (cfg['recordings_requirements'] + ' ' + cfg['dev_requirements']).split()},
+                    'dev': ' '.join(cfg[f'{k}_requirements'] for k in ('recordings', 'interop', 'dev')).split()},
     entry_points={'console_scripts': cfg['console_scripts'].split()}, zip_safe=False)
