@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.init import normal_, zeros_
 
-# %% ../nbs/lib/layers.ipynb #43874c4e
+# %% ../nbs/lib/layers.ipynb #370dfa67
 class KVCache:
     "Keys and values of the positions seen so far, in one buffer."
     def __init__(self, length): # positions it can hold
@@ -36,10 +36,9 @@ class KVCache:
 
     def repeat(self, times, length): # copies of the batch; positions -> KVCache
         "Return a longer cache with the batch repeated: one context, continued in many ways."
-        past = self.buffer.narrow(3, 0, self.used)
-        past = F.pad(past, (0, 0, 0, length - self.used)) # one copy in all of what is repeated
         copy = KVCache(length)
-        copy.buffer, copy.used = past.repeat(1, times, 1, 1, 1), self.used
+        copy.append(*self.buffer.narrow(3, 0, self.used))
+        copy.buffer = copy.buffer.repeat(1, times, 1, 1, 1) # the one copy of what is repeated
         return copy
 
 # %% ../nbs/lib/layers.ipynb #f0373cba

@@ -137,7 +137,7 @@ class Trained:
         self.n_parameters = sum(p.numel() for p in models.parameters())
         self.presentations = max(self.presentations, result.steps*self.recipe.batch)
 
-# %% ../../nbs/05c_networks.ipynb #efc9f706
+# %% ../../nbs/05c_networks.ipynb #c8844e82
 class Network(Trained, Forecaster):
     """A network that forecasts: Network(scale, seed, folder of checkpoints, settings by name).
     A rival has `name`, `presets` and `build`; its module returns the block after a context."""
@@ -163,8 +163,8 @@ class Network(Trained, Forecaster):
         window to learn from, and where none can judge; FloatingPointError for a loss of NaN."""
         sessions = list(sessions)
         c = self.recipe
-        trials = [np.diff(s.trials)[:, 0] for s in sessions]
-        lengths = {int(n) for n in np.concatenate(trials)}
+        frames = [np.diff(s.trials)[:, 0] for s in sessions]
+        lengths = {int(n) for trials in frames for n in trials}
         if len(lengths) == 1 and not c.horizon: c.horizon = lengths.pop() - c.context
         c.horizon = c.horizon or 24
         c.block = c.block or c.horizon

@@ -3,15 +3,15 @@
 # %% auto #0
 __all__ = []
 
-# %% ../../nbs/lib/formats.ipynb #fd8d1f02
+# %% ../../nbs/lib/formats.ipynb #3bcee962
 import importlib, re, warnings
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 import h5py, numpy as np, pandas as pd
 from scipy import ndimage
-from calm_nb.core import RecordingError, choose, expect, need, open_hdf5, read_field
-from calm_nb.recordings.sun import TableUnpickler
+from ..core import RecordingError, choose, expect, need, open_hdf5, read_field
+from .sun import TableUnpickler
 
 with suppress(ImportError): importlib.import_module('hdf5plugin') # more filters for h5py
 
