@@ -242,7 +242,7 @@ def dat_losses(
         perturbed = torch.where(replaced, nearest[inputs, pick], inputs)
         yield 'replacement', c.w_replacement*cross_entropy(dat(perturbed, session, ids))
 
-# %% ../nbs/04_dat.ipynb #20c909d9
+# %% ../nbs/04_dat.ipynb #257f9e48
 def _continue_trials(
     dat, z, session, # (B, N, T) context tokens
     uniforms, # (steps, S, B, N) that decide the draws
@@ -289,7 +289,7 @@ def rollout(
     if uniforms is None: uniforms = trial_uniforms(z, steps, samples, seed)
     options = temperature, dat.tokens.weight[:, :0] if windows is None else windows
 
-    rows = 512 if dat.device.type == 'cpu' else 8192 # neurons x trials x samples
+    rows = 2048 if dat.device.type == 'cpu' else 8192 # neurons x trials x samples
     at_once = at_once or max(1, rows//z.shape[1])
     contexts = z.to(dat.device).split(at_once)
     draws = uniforms.to(dat.device).split(at_once, 2)
@@ -386,21 +386,21 @@ def token_batches(nq, sessions, c, seed): # c: DATConfig
         return z[:, ids], sessions[k].name, ids
     return batch, trials
 
-# %% ../nbs/04_dat.ipynb #d85c101f
+# %% ../nbs/04_dat.ipynb #f1653b72
 def validation_scores(dat, nq, sessions):
     "Score forecasts of validation trials, at most 32 per session, by CRPS and correlation."
-    c = dat.config
-    scores = []
+    c, scores = dat.config, []
     for session in sessions:
-        for i in session.of('val')[:32]:
-            past, truth = np.split(session.trial(i), [c.context])
-            if len(truth) < 3: continue
-            forecast = forecast_traces(dat, nq, past[None], len(truth), session.name, c.futures)
-            mean = forecast.mean[0]
-            samples = forecast.samples[:, 0] if c.futures else mean[None]
-            error = crps(samples, truth).mean()
-            r = pearson(mean, truth, axis=0).mean()
-            scores.append([error, r])
+        trials = [session.trial(i) for i in session.of('val')[:32]]
+        for frames in {len(trial) for trial in trials}: # those of like length at once
+            if frames < c.context + 3: continue
+            alike = np.stack([trial for trial in trials if len(trial) == frames])
+            past, truth = np.split(alike, [c.context], 1) # (B, C, N), (B, H, N)
+            forecast = forecast_traces(dat, nq, past, frames - c.context, session.name, c.futures)
+            samples = forecast.samples if c.futures else forecast.mean[None]
+            error = crps(samples, truth).mean((1, 2))
+            r = pearson(forecast.mean, truth, axis=1).mean(1)
+            scores.extend(zip(error, r))
     error, r = np.mean(scores, 0)
     return dict(score=error + 1 - r, crps=error, corr=r)
 

@@ -195,12 +195,14 @@ def _share(step, about, folder):
 # %% ../../nbs/first/09_paper.ipynb #2d212ff8
 def _parameters(step, out):
     "What papermill passes to a step; raises ValueError where the chapter lacks a parameter that the step depends on."
-    known = need('papermill', why='running chapters').inspect_notebook(step.notebook)
-    if lost := [name for name in _given(step) if name not in known]:
-        raise ValueError(f'{Path(step.notebook).name} has no parameter {lost[0]!r}, which step {step.name} sets: '
+    known, given = need('papermill', why='running chapters').inspect_notebook(step.notebook), _given(step)
+    options = {name: given.pop(name) for name in [*given] if name not in known} # newer chapters take the rest by name
+    if options and 'options' not in known:
+        raise ValueError(f'{Path(step.notebook).name} has no parameter {[*options][0]!r}, which step {step.name} sets: '
                          f'its cell tagged `parameters` has {", ".join(sorted(known))}')
+    given |= dict(options=options) if options else {}
     places = dict(root=root_of(step.dataset, step.root), out=out)
-    return _given(step) | {k: str(v) for k, v in places.items() if v is not None and k in known}
+    return given | {k: str(v) for k, v in places.items() if v is not None and k in known}
 
 def _started(step, machine):
     "What is known of a step before it runs: the beginning of its record."
@@ -597,15 +599,13 @@ def _downloads_md():
 _STYLE = (package_folder()/'site.css').read_text(encoding='utf-8')
 
 def _html(title, body, nav='', style=f'<style>{_STYLE}</style>'):
-    "A page that fits a telephone, too."
     meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
     head = f'<head>{meta}<title>{html.escape(title)}</title>{style}</head>'
     return f'<!DOCTYPE html><html lang="en">{head}<body>{nav}<main>{body}</main></body></html>'
 
 def _from_md(text):
     need('nbconvert', why='pages')
-    from nbconvert.filters import markdown2html
-    return markdown2html(text)
+    return importlib.import_module('nbconvert.filters').markdown2html(text)
 
 def write_report(figures=None) -> Path: # folder, None: the project's -> report.html
     "Write report.md and report.html to the folder of the results, whose pictures they link to."
