@@ -221,7 +221,7 @@ class Session(Recording):
         content.update(np.ascontiguousarray(self.traces, np.float32))
         return content.hexdigest()[:16]
 
-# %% ../nbs/01_data.ipynb #6a1f4a3a
+# %% ../nbs/01_data.ipynb #6ed39879
 def prepare(recording: Recording, alpha: float=.15, seed: int=0) -> Session: # seed of the split
     "Smooth within segments, split the trials, scale by the training trials, as the paper does."
     traces = ema(recording.traces, alpha, recording.segments)
@@ -232,12 +232,12 @@ def resplit(session: Session, seed: int, split=None) -> Session: # (n,) as `spli
     "Return the session split anew, with the scale of its training trials."
     if split is None: split = _split_trials(len(session), seed)
     trials = session.trials[split == 'train']
-    frames = np.concatenate([session.traces[start:stop] for start, stop in trials])
-    mean = frames.mean(0, dtype=np.float64)
-    sd = frames.std(0, dtype=np.float64)
+    parts = [session.traces[start:stop] for start, stop in trials] # no copy of them all
+    frames = sum(map(len, parts))
+    mean = sum(x.sum(0, dtype=np.float64) for x in parts)/frames
+    sd = np.sqrt(sum(((x - mean)**2).sum(0) for x in parts)/frames)
     sd[sd <= 1e-6*np.abs(mean)] = 1 # a constant neuron
-    scale = dict(mean=np.float32(mean), sd=np.float32(sd))
-    return replace(session, split=split, seed=seed, **scale)
+    return replace(session, split=split, seed=seed, mean=np.float32(mean), sd=np.float32(sd))
 
 def thin(recording: Recording, neurons: int=None, seed: int=0) -> Recording:
     "Return the recording with at most so many neurons, drawn by seed, in their order."
