@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['SOURCES', 'Source', 'find_dataset', 'load', 'read_options', 'single_sessions', 'download']
 
-# %% ../nbs/lib/datasets.ipynb #2dd6f23e
+# %% ../nbs/lib/datasets.ipynb #2b23064e
 import os, shutil, tarfile, yaml
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -13,9 +13,9 @@ from . import simulation
 from .core import atomic_folder, choose, need
 from .data import Corpus
 from .fixtures import standin
-from .recordings import atanas, sun, tracks, tseng
+from .recordings import atanas, files, sun, tracks, tseng
 
-# %% ../nbs/lib/datasets.ipynb #f76d3844
+# %% ../nbs/lib/datasets.ipynb #de845006
 @dataclass(frozen=True)
 class Source:
     "A data set: what it is, the function that reads it, and how to get its files."
@@ -52,9 +52,12 @@ SOURCES = {
         tracks.load, _STORE,
         "two files per mouse, 14 MB, without a licence\ngit clone --filter=blob:none --no-checkout "
         "https://github.com/zivlab/unbiased_information_estimation '{folder}'\ngit -C '{folder}' "
-        "sparse-checkout set 'Real data/Full data set'\ngit -C '{folder}' checkout 35695a1")}
+        "sparse-checkout set 'Real data/Full data set'\ngit -C '{folder}' checkout 35695a1"),
+    'own': Source('your recordings: NWB, Suite2p, CaImAn, arrays, tables', files.load,
+        f'rate series plane cells time window neurons_first session subject {_STORE}',
+        'a folder of any layout; README says what is read')}
 
-# %% ../nbs/lib/datasets.ipynb #bd0f2dd6
+# %% ../nbs/lib/datasets.ipynb #9bc8300c
 def find_dataset(name: str, root=None) -> Path: # None: $CALM_NB_DATA/<name>, else data/<name>
     "Return the folder of a data set (None without files); FileNotFoundError says how to get it."
     source, base = SOURCES[choose('dataset', name, SOURCES)], os.environ.get('CALM_NB_DATA')
@@ -62,10 +65,11 @@ def find_dataset(name: str, root=None) -> Path: # None: $CALM_NB_DATA/<name>, el
     folder = Path(root or f'{base or "data"}/{name}').expanduser()
     if folder.is_dir(): return folder
     hint = '' if root or base else ', and the variable CALM_NB_DATA is not set'
+    trial = "To try without it: root='standin' takes small synthetic files of the same format."
+    if name == 'own': trial = ''
     raise FileNotFoundError(
         f'{name}: {folder} is no folder{hint}\n{source.what}\n{source.get.format(folder=folder)}\n'
-        f'Then pass the folder as root=, or name it $CALM_NB_DATA/{name}. To try without it: '
-        "root='standin' takes small synthetic files of the same format.")
+        f'Then pass the folder as root=, or name it $CALM_NB_DATA/{name}. {trial}')
 
 def load(
     name: str, # in SOURCES
