@@ -15,14 +15,14 @@ import h5py, numpy as np
 from filelock import FileLock
 from platformdirs import user_cache_path
 
-# %% ../nbs/lib/core.ipynb #39e6a5ae
+# %% ../nbs/lib/core.ipynb #f548afbb
 def choose(name: str, value, options): # what is chosen ('dataset'), the choice, the valid ones
     "Return `value` if it is one of `options`; else raise a ValueError that suggests one."
     options = list(options)
     if value in options: return value
-    nearest = difflib.get_close_matches(str(value), [str(o) for o in options], n=1)
+    nearest = difflib.get_close_matches(str(value), map(str, options), n=1)
     hint = f' (did you mean {nearest[0]!r}?)' if nearest else ''
-    listed = ', '.join(repr(o) for o in options)
+    listed = ', '.join(map(repr, options))
     raise ValueError(f'unknown {name} {value!r}: choose one of {listed}{hint}')
 
 def need(module: str, package: str=None, why: str='this'): # to import; for pip; what for
@@ -89,12 +89,13 @@ def runs_root() -> Path:
     try: return user_cache_path('calm_nb', appauthor=False).expanduser()
     except RuntimeError: return Path(tempfile.gettempdir())/'calm_nb' # there is no home folder
 
-# %% ../nbs/lib/core.ipynb #791d9fe2
+# %% ../nbs/lib/core.ipynb #5fc6202a
 def _draft_beside(path):
     "A free, hidden name in the same folder."
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    return path.with_name(f'.{path.stem[:80]}.{secrets.token_hex(4)}.part{path.suffix}')
+    token = secrets.token_hex(4)
+    return path.with_name(f'.{path.stem[:80]}.{token}.part{path.suffix}')
 
 @contextmanager
 def atomic_path(path):
@@ -155,7 +156,7 @@ def cached(folder, make, load, save): # make() and load(folder) return it, save(
             if not (draft/'config.json').exists(): write_json({}, draft/'config.json')
     return value
 
-# %% ../nbs/lib/core.ipynb #97280b0d
+# %% ../nbs/lib/core.ipynb #9de2b005
 class RecordingError(ValueError):
     "A recording that cannot be used: which file, what it holds, what was expected, what to do."
 
@@ -169,29 +170,30 @@ def open_hdf5(path) -> h5py.File:
     try: return h5py.File(path, 'r')
     except OSError as error: raise RecordingError(f'{path} cannot be read: {error}') from error
 
-def read_field(file: h5py.File, name: str, ndim: int=None, rows: int=None, missing=...):
+def read_field(file, name: str, ndim: int=None, rows: int=None, missing=..., dtype=None):
     "Return a dataset of an open file, text as str; without `missing` an absent one is an error."
     where = f'{file.filename}: {name}'
     try: data, others = file.get(name), list(file)
     except Exception as error: raise RecordingError(f'{where} cannot be read: {error}') from error
     if data is None and missing is not ...: return missing
-    expect(isinstance(data, h5py.Dataset), f'{where} is no array; the file has {others}')
+    expect(isinstance(data, h5py.Dataset) and data.shape is not None,
+           f'{where} is no array; the file has {others}')
     linked = data.file.filename != file.filename or data.external or data.is_virtual
     expect(not linked, f'{where} lies in another file, which is not read: copy the values')
-    shape = data.shape or ()
-    fits = data.shape is not None and ndim in (None, len(shape)) and rows in (None, *shape[:1])
-    expect(fits, f'{where} has shape {data.shape}; expected {ndim} axes, {rows} rows (None: any)')
+    shape = data.shape
+    fits = ndim in (None, len(shape)) and rows in (None, *shape[:1])
+    expect(fits, f'{where} has shape {shape}; expected {ndim} axes, {rows} rows (None: any)')
     size = data.dtype.itemsize*max(data.size, np.prod(data.chunks or 0.))
     stored = data.id.get_storage_size() # memory is bounded before it is taken, also of a chunk
-    likely = size <= min(max(2**20, 2000*stored), max(2**30, 100*stored))
-    expect(likely and (stored or not size), f'{where} of shape {shape} would take {size:,.0f} '
-           f'bytes, and {stored:,} are stored: it is damaged or was never written')
+    small, large = max(2**20, 2000*stored), max(2**30, 100*stored)
+    likely = stored and size <= min(small, large)
+    expect(likely or not data.size, f'{where} {shape}: {stored} bytes are stored; is it whole?')
     try:
         if data.dtype.kind in 'SO': return np.asarray(data.asstr()[()], str)
-        return data[()]
+        return data.astype(dtype or data.dtype)[()] # HDF5 converts in pieces
     except Exception as error: raise RecordingError(f'{where} cannot be read: {error}') from error
 
-# %% ../nbs/lib/core.ipynb #c8ef0fad
+# %% ../nbs/lib/core.ipynb #086cb14d
 def _numbers(*arrays):
     "The arrays in float64, of one shape; raises ValueError for unlike shapes and for NaN."
     arrays = np.broadcast_arrays(*(np.asarray(a, dtype=np.float64) for a in arrays))
@@ -204,10 +206,12 @@ def _numbers(*arrays):
 def pearson(x, y, axis: int=-1) -> np.ndarray:
     "Return Pearson's r of x and y along `axis`; 0 if one of them is constant there."
     x, y = _numbers(x, y)
-    constant = (x.max(axis) == x.min(axis)) | (y.max(axis) == y.min(axis))
+    constant = (np.ptp(x, axis) == 0) | (np.ptp(y, axis) == 0)
     x = x - x.mean(axis, keepdims=True)
     y = y - y.mean(axis, keepdims=True)
-    norm = np.linalg.norm(x, axis=axis)*np.linalg.norm(y, axis=axis)
+    norm_x = np.linalg.norm(x, axis=axis)
+    norm_y = np.linalg.norm(y, axis=axis)
+    norm = norm_x*norm_y
     r = (x*y).sum(axis)/np.where(norm > 0, norm, 1)
     return np.where(constant, 0., np.clip(r, -1, 1))[()]
 
@@ -217,4 +221,5 @@ def crps(samples: np.ndarray, truth: np.ndarray) -> np.ndarray: # (S, …), (…
     error = np.abs(samples - truth).mean(0)
     even, odd = samples[::2], samples[1::2]
     if not len(odd): return error
-    return error - np.mean([np.abs(odd - sample).mean(0) for sample in even], axis=0)/2
+    spreads = [np.abs(odd - sample).mean(0) for sample in even]
+    return error - np.mean(spreads, axis=0)/2

@@ -149,7 +149,7 @@ def hold_out(subjects, n=.25, seed: int=0) -> list: # animals; how many, or thei
     order = np.random.default_rng(seed).permutation(subjects)
     return sorted(order[:count].tolist())
 
-# %% ../nbs/01_data.ipynb #f7fbd6c0
+# %% ../nbs/01_data.ipynb #0743b455
 @dataclass(eq=False, repr=False)
 class Session(Recording):
     "A recording that a model can read: smoothed, split, each neuron with its scale; `len`: trials."
@@ -201,7 +201,9 @@ class Session(Recording):
         # windows may start anywhere in trials that touch within a segment
         pause = start[1:] > stop[:-1]
         apart = pause | (np.diff(segment) > 0)
-        stretches = zip(start[np.r_[True, apart]], stop[np.r_[apart, True]])
+        first = np.r_[True, apart]
+        last = np.r_[apart, True]
+        stretches = zip(start[first], stop[last])
         length = np.diff(trials).min()
         starts = [np.arange(a, b - length + 1) for a, b in stretches]
         return np.concatenate(starts)[:, None] + [0, length]
@@ -221,7 +223,7 @@ class Session(Recording):
         content.update(np.ascontiguousarray(self.traces, np.float32))
         return content.hexdigest()[:16]
 
-# %% ../nbs/01_data.ipynb #6ed39879
+# %% ../nbs/01_data.ipynb #25735954
 def prepare(recording: Recording, alpha: float=.15, seed: int=0) -> Session: # seed of the split
     "Smooth within segments, split the trials, scale by the training trials, as the paper does."
     traces = ema(recording.traces, alpha, recording.segments)
@@ -235,7 +237,8 @@ def resplit(session: Session, seed: int, split=None) -> Session: # (n,) as `spli
     parts = [session.traces[start:stop] for start, stop in trials] # no copy of them all
     frames = sum(map(len, parts))
     mean = sum(x.sum(0, dtype=np.float64) for x in parts)/frames
-    sd = np.sqrt(sum(((x - mean)**2).sum(0) for x in parts)/frames)
+    squares = sum(((x - mean)**2).sum(0) for x in parts)
+    sd = np.sqrt(squares/frames)
     sd[sd <= 1e-6*np.abs(mean)] = 1 # a constant neuron
     return replace(session, split=split, seed=seed, mean=np.float32(mean), sd=np.float32(sd))
 
@@ -289,7 +292,7 @@ class Corpus:
             'held-out': self.held_out}
         return map(self.__getitem__, names[choose('sessions', which, names)])
 
-# %% ../nbs/01_data.ipynb #30d18b02
+# %% ../nbs/01_data.ipynb #b5c259e5
 _TABLES = ('behaviour', 'neurons', 'trial_info')
 _VERSION = 3 # of what `save_session` writes
 
@@ -354,6 +357,7 @@ def _draw(raws, limit, seed, held_out):
 def _store(label, raw, folder, alpha, neurons):
     "Store a recording unless it is stored; return its folder, and name, subject and digest."
     def make():
+        print(f'{label}: read and stored, once', flush=True)
         try: recording = raw.read()
         except RecordingError: raise
         except Exception as error: # whatever a damaged file brings about

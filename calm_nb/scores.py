@@ -353,7 +353,7 @@ def compare(
         print(f'{name}, seed {seed}: {seconds:.0f} s', flush=True)
     return read_table(out/SCORES)
 
-# %% ../nbs/05a_scores.ipynb #25ffd479
+# %% ../nbs/05a_scores.ipynb #7618a40b
 _COLORS = COLORS | {'Oracle': COLORS['reference'], 'Observer': COLORS['truth']}
 
 def _colors(models): return [_COLORS.get(model, '#8C6D46') for model in models]
@@ -377,8 +377,8 @@ def figure_models(scores, metric='corr'): # of score_table
         ax.plot(animals[order].T, order, 'k.')
         if len(ceilings):
             ax.axvspan(*mean[ceilings].agg(['min', 'max']), color='#CCCCCC', label='best possible')
-            ax.legend(loc='lower right')
         ax.set(title=f'{PARTS[split]}, n = {len(animals)}', xlabel=label)
+    if len(ceilings): fig.legend(*ax.get_legend_handles_labels(), loc='outside upper right')
     return fig
 
 def figure_pairs(scores, reference='CalM', rivals=('ridge VAR', 'POCO')): # of score_table
@@ -407,8 +407,9 @@ def figure_ahead(curves, models, split='single'): # of curve_table
     curves = means.index.unique('curve')
     fig, axes = _panels(1, len(curves), 2.6)
     for ax, curve in zip(axes, curves):
-        means.loc[curve].T[models].plot(
-            ax=ax, color=_colors(models), xlabel='seconds ahead', ylabel=labels[curve])
+        means.loc[curve].T[models].plot(ax=ax, color=_colors(models), legend=False,
+                                        xlabel='seconds ahead', ylabel=labels[curve])
+    fig.legend(ax.lines, models, loc='outside upper center', ncols=4)
     return fig
 
 def figure_example(example, model): # of forecast_<model>.json
@@ -424,7 +425,8 @@ def figure_example(example, model): # of forecast_<model>.json
         ax.plot(x, truth, color=COLORS['truth'])
         ax.plot(x[context:], mean, color=color)
         ax.fill_between(x[context:], low, high, color=color, alpha=.2, lw=0)
+        ax.axvline(x[context], color='#999999', lw=.8)
         ax.set_ylabel(f'neuron {neuron}')
         ax.set_title(f'r = {r:.2f}', color=color, loc='right')
-    ax.set_xlabel('time in the trial (s); grey: truth, line: forecast mean, band: 80 %')
+    ax.set_xlabel('time in the trial (s); z-scored truth, grey; forecast, its line and 80 % band')
     return fig

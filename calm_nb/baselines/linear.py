@@ -146,7 +146,7 @@ class Climatology(Drawing):
         shown = 1 if session.pseudo_trials else self.context
         return forecast_windows(session, 'train', shown)
 
-# %% ../../nbs/05b_linear.ipynb #e68b6e6b
+# %% ../../nbs/05b_linear.ipynb #9a48e819
 def _mixture(first, second, share): # Forecasts, share of the second; futures: the lesser number
     if first.samples is None or second.samples is None:
         raise ValueError('a point forecast cannot be mixed: take forecasters that draw futures')
@@ -175,7 +175,8 @@ class Pool(Forecaster):
         "Choose by CRPS on the validation trials; raises ValueError where none is long enough."
         errors = defaultdict(float)
         for session in sessions:
-            for _, past, future in forecast_windows(session, 'val', self.context):
+            for _, *pair in forecast_windows(session, 'val', self.context):
+                past, future = (x[:32] for x in pair) # enough to choose by
                 first = self.model.forecast(past, future.shape[1], session)
                 for other in self.others:
                     second = other.forecast(past, future.shape[1], session)

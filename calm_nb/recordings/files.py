@@ -3,687 +3,459 @@
 # %% auto #0
 __all__ = ['from_arrays', 'read', 'from_object', 'load']
 
-# %% ../../nbs/lib/files.ipynb #1c0ce18b
+# %% ../../nbs/lib/files.ipynb #50403a44
 import inspect, io, os, re
 from functools import partial
+from math import prod
 from pathlib import Path
 import h5py, numpy as np, pandas as pd
 from scipy.interpolate import interp1d
 from scipy.io import loadmat, whosmat
 from scipy.ndimage import binary_opening
 from ..core import RecordingError, choose, expect, open_hdf5, read_field
-from ..data import Corpus, Raw, Recording, frame_times, stored_corpus, windows_of
+from ..data import Corpus, Raw, Recording, stored_corpus, windows_of
 from . import formats, objects
 
-# %% ../../nbs/lib/files.ipynb #eb057175
+# %% ../../nbs/lib/files.ipynb #2d8a81e1
 def numbers_of(x, name):
     "Return an array of numbers, NaN where they are masked or missing; raises RecordingError."
     if hasattr(x, 'detach'): x = x.detach().cpu().numpy() # a tensor, with its gradient
     if np.ma.isMaskedArray(x): x = x.astype(float).filled(np.nan)
     try:
         x = np.asarray(x)
-        if x.dtype.kind == 'O': x = np.where(pd.isna(x), np.nan, x).astype(float)
+        if x.dtype.kind in 'biuf': return x
+        return np.where(pd.isna(x), np.nan, x.astype(object)).astype(float)
     except (TypeError, ValueError) as error:
-        raise RecordingError(f'{name}: no numbers ({error})') from error
-    expect(x.dtype.kind in 'biuf', f'{name} of type {x.dtype}; expected numbers')
-    return x
+        raise RecordingError(f'{name}: no numbers: {error}') from error
 
-def roughness(x): # (T, N)
-    "Return the mean square of a step over twice the variance: 0 smooth, 1 noise or too short."
-    some = max(1, x.shape[1]//300)
-    x = np.asarray(x[:5000, ::some], float)
-    varies = np.isfinite(x).all(0) & (x.min(0) < x.max(0))
-    if len(x) < 10 or not varies.any(): return 1.
-    x = x[:, varies]
-    steps = np.diff(x, axis=0)
-    return np.median((steps**2).mean(0)/x.var(0))/2
+def roughness(x): # (T, N) -> mean square of a step over twice the variance, median: 1 in noise
+    table = pd.DataFrame(x[:5000, :300])
+    steps = table.diff()
+    return ((steps**2).mean()/table.var()).median()/2
 
-def check_axes(x, per_frame, per_neuron): # lists of arrays
-    "Refuse traces (T, N) that may lie the other way round."
+def check_axes(x): # (T, N)
+    "Refuse traces that are rough over time, if they are few frames, or smooth over neurons."
     T, N = x.shape
-    frames = [len(values) for values in per_frame]
-    # floats by neuron are no evidence: they may be a course of time
-    per_neuron = map(np.asarray, per_neuron)
-    neurons = [len(values) for values in per_neuron if values.dtype.kind != 'f']
-    right = T != N and (T in frames or N in neurons)
-    wrong = T != N and (N in frames or T in neurons)
+    down = roughness(x)
+    across = roughness(x.T)
+    unlikely = down > .5 if T < N else down > .8 and across < .5
+    expect(not unlikely, f'traces are {T} frames of {N} neurons, of roughness {down:.2f} from '
+           f'frame to frame (0 smooth, 1 noise), or {N} frames of {T} neurons, of {across:.2f}: '
+           'pass neurons_first=False for the first, neurons_first=True for the second')
 
-    down, across = roughness(x), roughness(x.T)
-    unlikely = down > .8 and across < .5
-    if T < N: unlikely = down > .5
-    expect(not wrong and (right or not unlikely),
-           f'traces of shape {x.shape}: are they {T} frames of {N} neurons, or {N} frames of '
-           f'{T} neurons? Roughness from frame to frame (0 smooth, 1 noise) is {down:.2f} in the '
-           f'first reading, {across:.2f} in the second. Pass neurons_first=False for the first, '
-           'neurons_first=True for the second')
-
-# %% ../../nbs/lib/files.ipynb #e4f4a3f1
-def even_clock(T, rate, start):
-    "Return times (T,) s, rate in Hz, and no pause before any frame (T,)."
+def clock_of(T, rate, start, stamps, bridge, notes):
+    "Return times (T,) s, rate in Hz, and the frames before which there is a pause."
+    if rate is not None: rate = numbers_of(rate, 'rate').item()
+    if stamps is not None:
+        stamps = numbers_of(stamps, 'time stamps').astype(float).ravel()
+        steps = np.diff(stamps[:T])
+        usual = np.nanmedian(steps)
+        good = len(stamps) >= T and (steps > 0).all() and usual != 1
+        expect(good or rate, f'{len(stamps)} time stamps for {T} frames; some are NaN, doubled or '
+               'go back, or they count frames: pass rate=… to do without them')
+        if rate: notes.append(f'rate={rate:g} is used; time stamps say {1/usual:.4g} Hz')
+        near = rate is None or abs(rate*usual - 1) < .05
+        if near: start = stamps[np.isfinite(stamps)][0]
+        if good and near:
+            gaps = steps > 1.5*usual
+            pauses = steps > (bridge + 1.5)*usual
+            if gaps.any(): notes.append(f'{gaps.sum()} gaps in the time stamps; those of more than '
+                                        f'{bridge} frames (bridge=) end a segment')
+            if rate is None: rate = 1/steps[~gaps].mean()
+            return stamps[:T], rate, np.flatnonzero(pauses) + 1
     expect(rate is not None, 'no rate is stated: pass rate=… in frames per second')
-    hertz = numbers_of(rate, 'rate').ravel()
-    expect(len(hertz) == 1 and .1 <= hertz[0] <= 5000, f'a rate of {hertz[:3]} Hz; expected 0.1 to '
-           '5,000 frames per second: pass rate=…; are time stamps in ms?')
-    return start + np.arange(T)/hertz[0], float(hertz[0]), np.zeros(T, bool)
+    return start + np.arange(T)/rate, rate, []
 
-def stamped_clock(T, rate, stamps, bridge, notes):
-    "Return times (T,) s, rate in Hz, and whether a pause precedes each frame (T,)."
-    stamps = numbers_of(stamps, 'time stamps').astype(float).ravel()
-    steps = np.diff(stamps[:T])
-    usual = np.nanmedian(steps)
-    counts = usual == 1 and not (stamps % 1).any()
-    good = len(stamps) >= T > 1 and (steps > 0).all() and not counts
-    if rate is not None:
-        first = np.isfinite(stamps).argmax()
-        even = even_clock(T, rate, stamps[first] - first*usual)
-        notes.append(f'rate={rate:g} is used; the time stamps say {1/usual:.4g} Hz')
-        near = abs(even[1]*usual - 1) < .05
-        if not near: return even_clock(T, rate, 0.)
-        if not good: return even
-    expect(good, f'{len(stamps)} time stamps for {T} frames; some are NaN, doubled, go back or '
-           'count frames: pass rate=… to do without them')
-
-    # pauses, but for a few frames that the camera dropped
-    times, pause = frame_times(stamps, T, 'time stamps', notes)
-    if rate is None: rate = 1/steps[~pause[1:]].mean()
-    rate = even_clock(T, rate, 0.)[1]
-    steps = np.r_[0, steps]
-    short = pause & (steps < (bridge + 1.5)*usual)
-    pause &= ~short
-    if short.any():
-        notes.append(f'{short.sum()} gaps in the time stamps, of {bridge} frames at most, are '
-                     'passed over (bridge=)')
-    if pause.any(): notes.append(f'{pause.sum()} pauses in the time stamps: segments end there')
-    return times, rate, pause
-
-# %% ../../nbs/lib/files.ipynb #9b93e386
 def mend(x, nan, bridge, notes): # (T, N) float32
     "Return traces without NaN, the neurons that stay (N,), the frames that were recorded (T,)."
     bad = ~np.isfinite(x)
-    dead = bad.all(0)
-    N = len(dead)
-    expect(not dead.all(), f'all {N} neurons are NaN throughout; expected traces')
-    blank = bad[:, ~dead].all(1)
-    single = bad & ~blank[:, None]
-    holed = single.any(0) & ~dead
-    keep = ~dead
-    if choose('nan', nan, ('drop', 'interpolate', 'raise')) == 'drop': keep &= ~holed
-    if dead.any(): notes.append(f'{dead.sum()} of {N} neurons left out: NaN throughout')
+    blank = bad.all(1)
+    holed = bad[~blank].any(0)
+    choose('nan', nan, ('drop', 'interpolate', 'raise'))
+    keep = ~(bad.all(0) if nan == 'interpolate' else holed)
     if holed.any():
-        said = f'{holed.sum()} of {N} neurons have NaN, in {single[:, holed].mean():.2%} of frames'
-        remedy = "nan='drop' leaves them out, nan='interpolate' fills them over time"
-        expect(keep.any() and nan != 'raise', f'{said}: {remedy}')
-        notes.append(f"{said}: nan='{nan}'; {remedy}")
+        said = (f"{holed.sum()} of {len(holed)} neurons have NaN: nan='drop' leaves them out, "
+                "nan='interpolate' fills them over time, where there are numbers")
+        expect(keep.any() and nan != 'raise', said)
+        notes.append(f'{said}; here {nan}')
 
     # a few frames without any value are filled, more of them end a segment
     long = binary_opening(blank, np.ones(bridge + 1))
     if blank.any():
-        notes.append(f'{blank.sum()} frames are NaN: {long.sum()} of them end segments, the others '
-                     f'are interpolated (bridge={bridge})')
-    x = x[:, keep]
-    x[bad[:, keep]] = np.nan
-    holed = np.isnan(x).any(0)
-    table = pd.DataFrame(x[:, holed])
-    x[:, holed] = table.interpolate(limit_direction='both')
+        notes.append(f'{blank.sum()} frames are NaN; more in a row than bridge= end a segment')
+    if bad.any():
+        table = pd.DataFrame(x[:, keep]).mask(bad[:, keep])
+        x = table.interpolate(limit_direction='both').to_numpy()
     return x, keep, ~long
 
-def check_values(x, notes): # (T, N)
-    "Return what the values can be, for not all numbers are dF/F; refuse those without changes."
-    low, high = x.min(0), x.max(0)
-    level = np.maximum(abs(low), abs(high))
-    constant = low == high
-    lost = (high - low < 1e-5*level) & ~constant
-    expect(not constant.all(), 'every neuron is constant, at least in float32; expected traces')
-    expect(not lost.any(), f'{lost.sum()} neurons change by less than float32 can tell beside '
-           'their offset: subtract it first')
-    if constant.any(): notes.append(f'{constant.sum()} neurons are constant')
+# %% ../../nbs/lib/files.ipynb #52db2361
+ENDS = ('start_time', 'stop_time')
 
-    zeros = np.mean(x == 0)
-    whole = not (x[:1000] % 1).any()
-    units = 'dF/F'
-    if low.min() > 1 or whole: units = 'fluorescence (a.u.)'
-    if low.min() >= 0 and zeros > .5: units = 'deconvolved events (a.u.)'
-    return units
+def nearest(times, seconds, far): # (n,), (m,) s -> index of a time (m,), -1 where all are far
+    return pd.Index(times).get_indexer(seconds, 'nearest', tolerance=far)
 
-# %% ../../nbs/lib/files.ipynb #30afe441
-# names of columns in a table of trials, and whether they number frames
-ENDS = {('start_time', 'stop_time'): False, ('start_time', 'end_time'): False,
-        ('start_s', 'stop_s'): False, ('start_frame', 'stop_frame'): True}
+def trial_frames(trials, times, rate):
+    "Return frames (n, 2) in the order given, and a table of the other columns."
+    table = pd.DataFrame(trials).copy()
+    if {*ENDS} <= {*table}:
+        clock = np.r_[times, times[-1] + 1/rate]
+        find = partial(pd.Index(clock).get_indexer, method='backfill', tolerance=1.01/rate)
+        spans = [find(numbers_of(table.pop(end), end) - .01/rate) for end in ENDS]
+        return np.stack(spans, 1), table
+    whole = [*table] == [0, 1] and not (table % 1).to_numpy().any()
+    expect(whole, f'trials {[*table]}; expected whole frames (n, 2), or a table with {ENDS} in s')
+    return table.to_numpy(int), table[[]]
 
-def trial_table(table):
-    "Return the ends (n, 2), whether they are frames, and the other columns."
-    columns = {str(name).strip(): np.asarray(values) for name, values in dict(table).items()}
-    for ends, in_frames in ENDS.items():
-        if {*ends} <= {*columns}:
-            spans = [columns.pop(end) for end in ends]
-            return np.stack(spans, 1), in_frames, columns
-    raise RecordingError(f'trials with columns {", ".join(columns)}; expected start_time and '
-                         'stop_time in s, or start_frame and stop_frame')
-
-def frames_at(seconds, times, rate):
-    "Return the first frame at or after each time; -1 outside the recording and for NaN."
-    frames = np.searchsorted(times, seconds - .01/rate)
-    inside = (seconds > times[0] - 1.01/rate) & (seconds < times[-1] + 1.01/rate)
-    return np.where(inside, frames, -1)
-
-def trial_frames(trials, trial_times, events, before, after, times, rate):
-    "Return frames (n, 2) in the order given, and columns of the trials."
-    columns = {}
-    if events is not None:
-        starts = frames_at(numbers_of(events, 'events').ravel() - before, times, rate)
-        length = round((before + after)*rate)
-        return starts[:, None] + [0, length], columns
-    in_frames = trials is not None
-    spans = trials if in_frames else trial_times
-    if hasattr(spans, 'keys'): spans, in_frames, columns = trial_table(spans)
-    spans = numbers_of(spans, 'trials').astype(float)
-    expect(spans.shape[1:] == (2,), f'trials of shape {spans.shape}; expected (n, 2)')
-    if not in_frames: return frames_at(spans, times, rate), columns
-    spans = np.nan_to_num(spans, nan=-1)
-    expect(not (spans % 1).any(), 'trials are no whole frames: pass seconds as trial_times=')
-    return spans.astype(int), columns
-
-def fitting(spans, segments, notes):
+def fitting(spans, segments, notes): # (n, 2) frames, (m, 2)
     "Return the indices of trials that lie whole in a segment, in order of time and apart."
-    fit, last = [], 0
+    fit = []
+    last = 0
     for i in np.argsort(spans[:, 0], kind='stable'):
         start, stop = spans[i]
         inside = (segments[:, 0] <= start) & (stop <= segments[:, 1])
         if last <= start < stop and inside.any():
             fit.append(i)
             last = stop
-    misfits = len(spans) - len(fit)
-    said = (f'{misfits} of {len(spans)} trials left out: outside the recording, across a pause, '
-            'empty or overlapping')
-    expect(fit, f'{said}. Are they in frames (trials=) or seconds (trial_times=)?')
-    if misfits: notes.append(said)
+    said = (f'{len(spans) - len(fit)} of {len(spans)} trials left out: outside the recording, '
+            'across a pause, empty or overlapping')
+    expect(fit, f'{said}; are they frames or, in a table, seconds?')
+    if len(fit) < len(spans): notes.append(said)
     return fit
 
-# %% ../../nbs/lib/files.ipynb #2a92422d
-def count_events(seconds, times, rate): # (m,), (T,)
-    "Return how many events are nearest to each frame (T,)."
-    middles = (times[1:] + times[:-1])/2
-    frames = np.searchsorted(middles, seconds)
-    near = abs(seconds - times[frames]) <= 1/rate
-    return np.bincount(frames[near], minlength=len(times)).astype(np.float32)
+def behaviour_at(name, values, times, rate): # as in from_arrays; (T,)
+    "Return a behaviour as (T,) or (T, k): floats interpolated, NaN far from samples; or counts."
+    T = len(times)
+    if not isinstance(values, tuple):
+        x = numbers_of(values, name)
+        expect(x.shape[:1] == (T,), f'{name!r} of shape {x.shape} for {T} frames; expected a value '
+               'per frame, or a pair (times in s, values)')
+        return np.float32(x)
 
-def on_frames(name, seconds, values, times, rate, notes): # (m,), (m,) or (m, k), (T,)
-    "Return floats interpolated, whole numbers nearest; NaN outside and in gaps of three steps."
-    n, T = min(len(seconds), len(values)), len(times)
-    seconds, values = seconds[:n], values[:n]
-    if n == T and np.allclose(seconds, times, rtol=0, atol=1e-3/rate): return np.float32(values)
+    seconds = numbers_of(values[0], name).astype(float).ravel()
+    if values[1] is None: # events
+        frames = nearest(times, seconds, 1/rate)
+        return np.bincount(frames[frames >= 0], minlength=T)
+    x = numbers_of(values[1], name)
+    seconds = seconds[:len(x)]
     steps = np.diff(seconds)
-    expect(n > 1 and (steps > 0).all(), f'behaviour {name!r}: its times do not increase')
-    kind = 'linear' if values.dtype.kind == 'f' else 'nearest'
-    resample = interp1d(seconds, values, kind, axis=0, bounds_error=False)
-    x = np.float32(resample(times))
-    before = np.searchsorted(seconds, times, 'right') - 1
-    gap = steps[before.clip(0, n - 2)] > 3*np.median(steps)
-    x[gap] = np.nan
-    notes.append(f'behaviour {name!r}: {n} samples brought to {T} frames ({kind})')
+    expect(len(steps) and (steps > 0).all(), f'{name!r}: its times do not increase')
+    kind = 'linear' if x.dtype.kind == 'f' else 'nearest'
+    resample = interp1d(seconds, x, kind, axis=0, bounds_error=False)
+    near = nearest(seconds, times, 1.5*np.median(steps)) >= 0
+    x = np.full((T, *x.shape[1:]), np.nan, np.float32)
+    x[near] = resample(times[near])
     return x
 
-# %% ../../nbs/lib/files.ipynb #e970feb4
+# %% ../../nbs/lib/files.ipynb #96fd5105
 def from_arrays(
     traces, # (T, N), or (N, T) with neurons_first=True
-    rate: float=None, # Hz; it wins over timestamps
-    trials=None, # (n, 2) frames [start, stop), or a table with start, stop and other columns
-    behaviour: dict=None, # name -> (T,), (T, k), (times in s, values) or (times of events, None)
-    neurons: dict=None, # name -> (N,)
+    rate=None, # Hz; it wins over timestamps
+    trials=None, # (n, 2) frames [start, stop), or a table with start_time, stop_time in s
+    behaviour=None, # name -> (T,), (T, k), (times in s, values) or (times of events, None)
+    neurons=None, # name -> (N,)
     *,
-    trial_info: dict=None, # name -> (n,)
     timestamps=None, # (T,) s
-    start: float=0., # s, time of the first frame, without timestamps
+    start=0., # s, time of the first frame, without timestamps
     breaks=(), # frames before which another stretch begins
     invalid=(), # (k, 2) s, intervals that must not be used
-    trial_times=None, # (n, 2) s [start, stop)
-    events=None, # (n,) s: a trial around each
-    before: float=1., # s
-    after: float=3., # s
-    window: int=80, # frames of a pseudo-trial, without trials
-    nan: str='drop', # neurons with NaN: 'drop', 'interpolate' or 'raise'
-    bridge: int=3, # missing or NaN frames in a row that end no segment
-    neurons_first: bool=None, # None: (T, N), questioned where it does not look so
-    units: str=None, # None: by the values
-    subject: str='subject',
-    session: str='session',
-    source: str='',
-    meta: dict=None,
+    window=80, # frames of a pseudo-trial, without trials
+    nan='drop', # neurons with NaN: 'drop', 'interpolate' or 'raise'
+    bridge=3, # missing or NaN frames in a row that end no segment
+    neurons_first=None, # None: (T, N), questioned where it does not look so
+    units='a.u.', # of the traces
+    subject='subject', session='session', source='', meta=None, # dict
     notes=(), # in front of those made here
 ) -> Recording:
     "Return a recording of plain arrays; raises RecordingError that says what does not fit."
-    notes, behaviour, neurons = list(notes), dict(behaviour or {}), dict(neurons or {})
-
-    # traces
+    notes = list(notes)
     x = numbers_of(traces, 'traces')
     expect(x.ndim == 2 and x.size, f'traces of shape {x.shape}; expected (T, N)')
     if neurons_first: x = x.T
-    per_frame = [values for values in behaviour.values() if not isinstance(values, tuple)]
-    if timestamps is not None: per_frame.append(timestamps)
-    if neurons_first is None: check_axes(x, per_frame, neurons.values())
-    with np.errstate(over='ignore'): x = x.astype(np.float32, copy=False)
     T, N = x.shape
-    keep, usable = np.ones(N, bool), np.ones(T, bool)
-    if not np.isfinite(x).all(): x, keep, usable = mend(x, nan, bridge, notes)
-    guess = check_values(x, notes)
-    if units is None and guess != 'dF/F':
-        notes.append(f'taken for {guess} by their values: units= says otherwise')
-    for name, values in neurons.items():
-        expect(len(values) == N, f'{name!r} has {len(values)} values for {N} neurons')
-        neurons[name] = np.asarray(values)[keep]
+    if neurons_first is None and np.shape(timestamps) != (T,): check_axes(x)
+    x, keep, usable = mend(x.astype(np.float32, copy=False), nan, bridge, notes)
+    expect((x.max(0) > x.min(0)).any(), 'all neurons are NaN or constant; expected traces')
 
-    # segments
-    if timestamps is None: clock = even_clock(T, rate, start)
-    else: clock = stamped_clock(T, rate, timestamps, bridge, notes)
-    times, rate, ends = clock
+    times, rate, pauses = clock_of(T, rate, start, timestamps, bridge, notes)
+    expect(.1 <= rate <= 5000, f'a rate of {rate:g} Hz; expected 0.1 to 5,000 frames per second: '
+           'pass rate=…; are time stamps in ms?')
     for first, last in invalid: usable &= (times < first) | (times >= last)
-    ends[np.asarray(breaks, int)] = True
-    ends[1:] |= usable[1:] != usable[:-1]
-    edges = np.r_[np.flatnonzero(ends), T]
-    edges = np.union1d(edges, 0)
+    begins = np.diff(usable, prepend=True)
+    begins |= np.isin(np.arange(T), [0, *pauses, *breaks])
+    edges = np.r_[np.flatnonzero(begins), T]
     segments = np.stack([edges[:-1], edges[1:]], 1)
-    segments = segments[usable[segments[:, 0]]]
-    expect(len(segments), 'every frame is NaN or in an invalid interval')
+    segments = segments[usable[edges[:-1]]]
 
-    # trials
-    given = [name for name, value in
-             dict(trials=trials, trial_times=trial_times, events=events).items()
-             if value is not None]
-    expect(len(given) < 2, f'{" and ".join(given)} are given; expected one of them')
-    if given:
-        spans, columns = trial_frames(trials, trial_times, events, before, after, times, rate)
-        columns |= trial_info or {}
+    if trials is None:
+        spans = windows_of(segments, window)
+        table = pd.DataFrame()
+        expect(len(spans), f'no stretch holds {window} frames: pass a shorter window=')
+        notes.append(f'no trials: cut into {len(spans)} windows of {window} frames')
+    else:
+        spans, table = trial_frames(trials, times, rate)
         fit = fitting(spans, segments, notes)
         spans = spans[fit]
-        columns = {name: np.asarray(values)[fit] for name, values in columns.items()}
-    else:
-        spans, columns = windows_of(segments, window), {}
-        expect(len(spans), f'no stretch holds {window} frames, the longest has '
-               f'{np.diff(segments).max()}: pass a shorter window=')
-        notes.append(f'no trials: cut into {len(spans)} windows of {window} frames')
-
-    # behaviour
-    for name, values in behaviour.items():
-        own_clock = isinstance(values, tuple) and len(values) == 2
-        seconds, values = values if own_clock else (times, values)
-        seconds = numbers_of(seconds, f'times of {name!r}').astype(float).ravel()
-        if values is None:
-            behaviour[name] = count_events(seconds, times, rate)
-            continue
-        values = numbers_of(values, f'behaviour {name!r}')
-        expect(own_clock or len(values) == T, f'behaviour {name!r} has {len(values)} values for '
-               f'{T} frames; expected a value per frame, or a pair (times in s, values)')
-        behaviour[name] = on_frames(name, seconds, values, times, rate, notes)
+        table = table.iloc[fit]
+    columns = {}
+    for name, values in (neurons or {}).items():
+        expect(len(values) == N, f'{name!r} has {len(values)} values for {N} neurons')
+        columns[name] = np.asarray(values)[keep]
     return Recording(
-        traces=x,
-        rate=rate,
-        subject=str(subject), session=str(session),
-        trials=spans, segments=segments,
-        behaviour=behaviour,
-        neurons=neurons,
-        trial_info=columns,
-        units=units or guess,
-        pseudo_trials=not given,
-        source=source,
-        meta=meta or {},
-        notes=notes)
+        traces=x, rate=rate, subject=str(subject), session=str(session),
+        trials=spans, segments=segments, neurons=columns,
+        behaviour={name: behaviour_at(name, values, times, rate)
+                   for name, values in (behaviour or {}).items()},
+        trial_info={str(name): table[name].to_numpy() for name in table},
+        units=units, pseudo_trials=trials is None,
+        source=source, meta=meta or {}, notes=notes)
 
-# %% ../../nbs/lib/files.ipynb #d98f877f
+# %% ../../nbs/lib/files.ipynb #8f1909c2
 CLOCK = (r'(frame )?(time ?stamps?|times?|t|sec|seconds)'
-         r'( (s|sec|seconds|ms|msec|min|cell status))*')
-CELL = r'(roi|cell|neuron|unit)([ _]?(id|index|number))?'
+         r'( (s|sec|seconds|ms|min|cell status))*')
+SECONDS = dict(ms=1e-3, min=60.) # of the last word of a clock's name
 
-def split_clock(columns, time, notes): # name -> (T,)
+def words_in(name): return re.sub('[^a-z0-9]+', ' ', name.lower()).strip()
+
+def split_clock(table, time, notes): # name -> (T,)
     "Return the times (T,) s, None without a clock, and the columns that are no clocks."
-    words = {name: re.sub('[^a-z]+', ' ', name.lower()).strip() for name in columns}
-    named = [name for name in columns if re.fullmatch(CLOCK, words[name])]
+    columns = {name: np.asarray(x) for name, x in table.items()}
+    named = [name for name in columns if re.fullmatch(CLOCK, words_in(name))]
     rising = [name for name, x in columns.items()
               if objects.is_clock(x) and (x[1:] > x[:-1]).all()]
-    clocks = sorted(named, key=lambda name: name not in rising)
-    clocks += [name for name in rising if not words[name]] # an index
-    if time is not None: clocks = [choose('time', time, columns)]
-    others = {*named, *rising}.difference(clocks[:1])
-    if others:
-        notes.append(f'{sorted(others)} count up, as clocks do: left out; time= names the clock')
-    rest = {name: x for name, x in columns.items() if name not in {*others, *clocks[:1]}}
-    if not clocks: return None, rest
+    clock = named[0] if named else None
+    if time is not None: clock = choose('time', time, columns)
+    others = sorted({*named, *rising} - {clock})
+    if others: notes.append(f'{others} count up, as clocks do: left out; time= names the clock')
+    rest = {name: x for name, x in columns.items() if name not in (clock, *others)}
+    if clock is None: return None, rest
+    unit = words_in(clock).split(' ')[-1]
+    return columns[clock]*SECONDS.get(unit, 1.), rest
 
-    units = dict(ms=1e-3, msec=1e-3, min=60.)
-    factors = [units[word] for word in words[clocks[0]].split() if word in units]
-    return columns[clocks[0]]*(factors or [1.])[0], rest
+def is_number(word): return re.fullmatch(r'[-+]?[\d.,]*\d[.,]?(e[-+]?\d+)?|nan|', word.lower())
 
-def header_rows(rows): # the first rows, lists of words
-    "Return how many rows are names."
-    number = r'[-+]?[\d.,]*\d[.,]?(e[-+]?\d+)?|nan|'
-    numeric = [[bool(re.fullmatch(number, word.lower())) for word in row] for row in rows]
-    if not all(numeric[0]): return 1 + sum(not any(row) for row in numeric[1:])
-
-    # numbers as names count up, and the values below them do not
-    if not all(word.isdigit() for word in rows[0]): return 0
-    ids = [int(word) for word in rows[0]]
-    if ids != sorted({*ids}): return 0
-    if not all(word.isdigit() for word in rows[1]): return 1
-    return int(len(ids) > 2 and ids[-1] - ids[0] == len(ids) - 1)
+def count_up(words): # -> are they whole numbers that increase, as numbers of neurons do?
+    if not all(word.isdigit() for word in words): return False
+    numbers = list(map(int, words))
+    return numbers == sorted({*numbers})
 
 def read_table(path):
     "Return a table of text as a DataFrame; columns are numbered where there is no header."
     raw = path.read_bytes()
-    encoding = 'utf-16' if raw[:2] in (b'\xff\xfe', b'\xfe\xff') else 'utf-8-sig'
-    try: text = raw.decode(encoding)
+    wide = raw.startswith((b'\xff\xfe', b'\xfe\xff'))
+    try: text = raw.decode('utf-16' if wide else 'utf-8-sig')
     except UnicodeDecodeError: text = raw.decode('cp1252', 'replace')
-    lines = [line.strip(' ') for line in text.splitlines() if line.strip()]
-    lines = [line for line in lines if not line.startswith(('#', 'sep='))]
-    expect(len(lines) > 1, f'a table of {len(lines)} rows; expected a row per frame')
+    lines = [line for line in text.splitlines()
+             if line.strip() and not line.startswith(('#', 'sep='))]
+    expect(len(lines) > 1, 'a table of no rows; expected a row per frame')
+    sep = [mark for mark in '\t;, ' if mark in lines[0] + ' '][0]
+    if sep == ' ': lines = [' '.join(line.split()) for line in lines]
+    expect(lines[-2].count(sep) <= lines[-1].count(sep), 'its last line has fewer columns than '
+           'that before: it is damaged or cut short')
 
-    # separators, rows of names
-    separators = [mark for mark in '\t;,' if mark in lines[0]]
-    sep = (separators or [r'\s+'])[0]
+    first, second = ([word.strip(' "') for word in line.split(sep)] for line in lines[:2])
+    if not any(map(is_number, second)): # two rows of names
+        both = map('_'.join, zip(first, second))
+        lines[:2] = [sep.join(both)]
+    names = list(filter(None, first)) # but of an index
+    frame = all(map(is_number, names)) and (count_up(second) or not count_up(names))
     decimal = ',' if sep != ',' and ',' in lines[-1] else '.'
-    last = [len(re.split(sep, line)) for line in lines[-2:]]
-    expect(last[0] <= last[1], f'its last line has {last[1]} columns, that before {last[0]}: it '
-           'is damaged or cut short')
-    rows = [[word.strip(' "') for word in re.split(sep, line)] for line in lines[:5]]
-    n = header_rows(rows)
-    header = list(range(n)) if n else None
-    table = pd.read_csv(io.StringIO('\n'.join(lines)), sep=sep, decimal=decimal, header=header,
-                        skipinitialspace=True, low_memory=False)
-    if n: # names of several rows are joined
-        names = [' '.join(map(str, np.atleast_1d(name))) for name in table.columns]
-        table.columns = [re.sub(r'Unnamed: \d+(_level_\d+)?', '', name).strip() for name in names]
-    return table.loc[:, table.notna().any()].rename(columns=str)
+    table = pd.read_csv(io.StringIO('\n'.join(lines)), sep=sep, decimal=decimal,
+                        header=None if frame else 0, skipinitialspace=True)
+    return table.rename(columns=str)
 
-def unfold(table, series, cells, notes):
-    "Return a table of other programs with a column per neuron; raises RecordingError."
-    names = list(table.columns)
-    ids = [name for name in names if re.fullmatch(CELL, name.lower())]
-    means = table.filter(regex=r'(?i)^mean\W?\w')
-    judged = table.filter(regex=' (accepted|rejected|undecided)$')
-    accepted = table.filter(regex=' accepted$')
-    places = table.filter(regex='(?i)(^|[ _])(x|y|likelihood)$')
-    if ids and table[ids[0]].duplicated().any(): # a row per neuron and frame
-        clock, *values = [name for name in names if name != ids[0]]
-        if len(values) == 1: series = values[0]
-        choose('series (the values of a long table)', series, values)
-        table = table.pivot(index=clock, columns=ids[0], values=series).reset_index()
-        notes.append(f'a long table: {series} by {clock} and {ids[0]}')
-    elif means.size and 'area' in ' '.join(names).lower():
-        table = means
-        notes.append(f'a table of Fiji: the {means.shape[1]} columns Mean are read')
-    elif judged.size and cells == 'accepted':
-        expect(accepted.size, f"none of {judged.shape[1]} cells is accepted: pass cells='all'")
-        table = table.drop(columns=judged.columns.difference(accepted.columns))
-        notes.append(f'{accepted.shape[1]} of {judged.shape[1]} cells are accepted')
-    else:
-        expect(not places.size, f'{[*places][:4]} are coordinates, no neurons: pass behaviour in '
-               '<name>.behaviour.csv, and here the columns of neurons only')
-    return table
+# no neurons: coordinates, and the ids of a long table
+ODD = '(.*[ _])?(x|y|likelihood)|(roi|cell|neuron|unit)([ _]?(id|index|number))?'
 
-def table_parts(path, series, cells, time):
+def table_parts(path, *, cells='accepted', time=None):
     "Return the arguments of from_arrays that a table of traces holds, a column a neuron."
-    notes, table = [], read_table(path)
-    table = unfold(table, series, cells, notes).rename(columns=str)
-    words = [*table.select_dtypes(exclude='number')]
-    expect(not words, f'columns {words[:5]} are no numbers; expected a column per neuron')
-    times, columns = split_clock({name: table[name].to_numpy() for name in table}, time, notes)
-    expect(columns, 'a table without columns of neurons')
-    parts = dict(traces=np.stack([*columns.values()], 1), timestamps=times, notes=notes)
-    counted = [str(i) for i in range(len(columns))]
-    if [*columns] != counted: parts['neurons'] = dict(name=np.array([*columns]))
-    return parts
+    notes = []
+    table = read_table(path)
+    if 'Mean1' in table: table = table.filter(regex=r'^Mean\d') # of Fiji
+    rejected = [*table.filter(regex='_(rejected|undecided)$')] # by Inscopix
+    if rejected and choose('cells', cells, ('accepted', 'all')) == 'accepted':
+        table = table.drop(columns=rejected)
+        notes.append(f"{len(rejected)} cells are not accepted: cells='all' reads them, too")
+    odd = [name for name in table if re.fullmatch(ODD, name.lower())]
+    odd += [*table.select_dtypes(exclude='number')]
+    expect(not odd, f'columns {odd[:5]} are no neurons; expected numbers, a column per neuron: '
+           'pivot a long table, and move coordinates and words to <name>.behaviour.csv')
+    times, columns = split_clock(table, time, notes)
+    neurons = dict(name=np.array([*columns]))
+    if table.columns[0] == '0': neurons = {} # names that only count
+    traces = np.stack([*columns.values()], 1)
+    return dict(traces=traces, timestamps=times, neurons=neurons, notes=notes)
 
-# %% ../../nbs/lib/files.ipynb #8c0cea18
-RATE = 'rate|fs|fr|fps|frame_?rate|sampling_rate'
-ROLES = ('rate', 'trials', 'trial_times', 'events', 'subject', 'session', 'units')
-TRACES = ('traces', 'dff', 'df_f', 'dfof', 'f_dff', 'c', 'f') # the first that is there
-NUMBERS = ('double single logical int8 int16 int32 int64 uint8 uint16 uint32 uint64 ').split()
+TRACES = ('traces', 'dff', 'df_f', 'f_dff', 'c', 'f') # the first that is there
+RATES = ('rate', 'fs', 'fps', 'frame_rate', 'sampling_rate')
 
-def check_size(size, path):
-    "Refuse what would unpack to far more than it is."
+def title(name): return name.split('/')[-1].lower()
+
+def check_size(size, path): # refuses what would unpack to far more than it is
     expect(size <= max(10**9, 100*path.stat().st_size), f'it would unpack to {size:,} bytes')
 
-def read_mat(path, series):
-    "Return the numbers of a MATLAB file up to 7.2; of structs only what a path asks for."
-    size = 0
-    try: size = sum(8*int(np.prod(shape, dtype=object)) for _, shape, _ in whosmat(path))
-    except TypeError: pass # of an opaque object MATLAB states no shape
-    check_size(size, path)
-    arrays = {name: x for name, x in loadmat(path).items() if hasattr(x, 'dtype')}
-    if series and '/' in series:
-        field = loadmat(path, simplify_cells=True)
-        for name in series.split('/'): field = field[choose('series', name, field)]
-        arrays[series] = field
+def read_npz(path): # -> name -> array
+    with np.load(path) as file:
+        check_size(sum(info.file_size for info in file.zip.infolist()), path)
+        arrays = {}
+        for name in file.files:
+            try: arrays[name] = file[name]
+            except ValueError: arrays[name] = np.array('a pickle')
+    others = [name for name in arrays if not name.endswith(('/mean', '/samples'))]
+    expect(others, 'empty, or a forecast that calm_nb wrote: no recording')
     return arrays
 
-def read_hdf5(path, series):
-    "Return the arrays of an HDF5 file by their paths, those of MATLAB turned; matrices by need."
-    arrays, matlab = {}, path.suffix.lower() == '.mat'
+def read_mat(path): # up to 7.2 -> name -> array, those in structs by their paths
+    try: check_size(8*sum(prod(shape) for _, shape, _ in whosmat(path)), path)
+    except TypeError: pass # of an opaque object MATLAB states no shape
+    table = pd.json_normalize(loadmat(path, simplify_cells=True), sep='/')
+    return {name: np.asarray(x) for name, x in table.iloc[0].items()
+            if name[0] != '_' and not isinstance(x, list)}
+
+def read_hdf5(path):
+    "Return the arrays of an HDF5 file by their paths, as MATLAB shows them if it is one of its."
+    arrays = {}
+    matlab = path.suffix.lower() == '.mat'
 
     def collect(name, item):
-        kind = item.attrs.get('MATLAB_class', b'double').decode()
-        if name[0] == '#' or kind not in NUMBERS: return
-        shape = getattr(item, 'shape', None)
-        if shape is None or len(shape) > 2: return
-        if len(shape) < 2 or 1 in shape or series in (None, name):
-            arrays[name] = read_field(item.file, name).T
+        kind = item.attrs.get('MATLAB_class', b'double')
+        plain = isinstance(item, h5py.Dataset) and item.size and item.dtype.kind in 'biuf'
+        if plain and item.ndim < 3 and re.match(b'double|single|logical|u?int', kind):
+            x = read_field(item.file, name)
+            arrays[name] = x.T if matlab else x
 
     with open_hdf5(path) as file:
         expect('schema' not in file.attrs, 'calm_nb wrote it, it is no recording')
         file.visititems(collect)
-    return arrays if matlab else {name: x.T for name, x in arrays.items()}
-
-def read_npz(path, notes):
-    "Return the arrays of an .npz file that need no pickle."
-    arrays = {}
-    with np.load(path) as file:
-        check_size(sum(info.file_size for info in file.zip.infolist()), path)
-        for name in file.files:
-            try: arrays[name] = file[name]
-            except ValueError as error:
-                if 'allow_pickle' not in str(error): raise
-                notes.append(f'{name}: left out, only a pickle can hold it')
-    ours = arrays and all(name.endswith(('/mean', '/samples')) for name in arrays)
-    expect(not ours, 'a forecast that calm_nb wrote, no recording')
     return arrays
 
-def array_parts(path, *, series=None, cells='accepted', time=None, neurons_first=None):
-    "Return the arguments of from_arrays that a file of arrays or a table holds."
-    suffix, notes = path.suffix.lower(), []
-    if suffix in ('.csv', '.tsv', '.txt'):
-        return table_parts(path, series, cells, time) | dict(neurons_first=neurons_first)
-    if suffix == '.npy': arrays = {'traces': np.array(np.load(path, mmap_mode='r'))}
-    elif suffix == '.npz': arrays = read_npz(path, notes)
-    elif h5py.is_hdf5(path): arrays = read_hdf5(path, series)
-    else: arrays = read_mat(path, series)
-    arrays = {name: np.asarray(x) for name, x in arrays.items()}
-    short = {name: name.split('/')[-1].lower() for name in arrays}
+def pick_traces(arrays, series): # -> the option's name, the first of TRACES or the only matrix
+    matrices = [name for name, x in arrays.items() if x.ndim == 2 and series in (None, name)]
+    for known in (*TRACES, None):
+        names = [name for name in matrices if known in (None, title(name))]
+        if names: break
+    held = ', '.join(f'{name} {x.shape}' for name, x in arrays.items())
+    expect(len(names) == 1, f'it holds {held}: which are the traces? Pass series=')
+    return names[0]
 
-    # the traces
-    shapes = [f'{name} {x.shape}' for name, x in arrays.items()]
-    matrices = [name for name, x in arrays.items()
-                if x.ndim == 2 and x.dtype.kind in 'biuf' and short[name] not in ROLES]
-    titled = [name for name in matrices if short[name] in TRACES and arrays[name].size > 1]
-    matrices = [name for name in matrices if 1 not in arrays[name].shape]
-    titled.sort(key=lambda name: TRACES.index(short[name]))
-    chosen = series or (titled or matrices or [None])[0]
-    clear = titled or len(matrices) == 1 or series
-    expect(clear and chosen in arrays, f'it holds {", ".join(shapes) or "no arrays"}: which are '
-           'the traces? Pass series=')
-    traces = arrays.pop(chosen)
-    expect(traces.ndim == 2, f'{chosen} of shape {traces.shape}; expected (frames, neurons)')
-    if neurons_first: traces = traces.T
+def array_parts(path, *, series=None, time=None, neurons_first=None):
+    "Return the arguments of from_arrays that a file of arrays holds."
+    suffix = path.suffix.lower()
+    if suffix == '.npy': arrays = dict(traces=np.array(np.load(path, mmap_mode='r')))
+    elif suffix == '.npz': arrays = read_npz(path)
+    elif h5py.is_hdf5(path): arrays = read_hdf5(path)
+    else: arrays = read_mat(path)
+    parts = dict(neurons={}, neurons_first=neurons_first)
+    columns = {}
+    numbers = {name: x for name, x in arrays.items() if x.dtype.kind in 'biuf' and x.ndim < 3}
+    left = sorted(arrays.keys() - numbers.keys())
+    traces = numbers.pop(pick_traces(numbers, series))
+    T, N = traces.shape[::-1] if neurons_first else traces.shape
 
     # the others by name or length
-    T, N = traces.shape
-    parts, columns, left = dict(traces=traces, neurons={}), {}, []
-    if neurons_first is not None: parts['neurons_first'] = False
-    for name, x in arrays.items():
-        role = 'rate' if re.fullmatch(RATE, short[name]) else short[name]
-        if role in ROLES: parts[role] = x
-        elif x.shape in ((T,), (T, 1), (1, T)) and x.dtype.kind in 'biuf': columns[name] = x.ravel()
-        elif re.fullmatch(CLOCK, role): columns[name] = x.ravel()
-        elif x.ndim == 2 and len(x) == T and x.shape[1] < min(N, 17): columns[name] = x
-        elif N in x.shape and x.size == N: parts['neurons'][name] = x.ravel()
+    for name, x in numbers.items():
+        if title(name) in RATES: parts['rate'] = x
+        elif x.size == T: columns[name] = x.ravel()
+        elif x.shape[:1] == (T,) and x.shape[1] < N: columns[name] = x
+        elif x.size == N: parts['neurons'][name] = x.ravel()
         else: left.append(name)
-    counts = [len(parts[name]) for name in ('trials', 'trial_times', 'events') if name in parts]
-    parts['trial_info'] = {name: arrays[name].ravel() for name in left
-                           if [arrays[name].size] == counts}
-    left = [name for name in left if name not in parts['trial_info']]
-    if left: notes.append(f'{", ".join(left)}: left out, not of {T} frames or {N} neurons')
-    for name in ('rate', 'subject', 'session', 'units'):
-        if name in parts: parts[name] = parts[name].item()
-    if suffix == '.mat' and 'trials' in parts:
-        parts['trials'] = parts['trials'] - [1, 0]
-        notes.append('trials are first and last frames counted from 1, as in MATLAB')
+    notes = [f'{left} left out: no numbers per frame or neuron'] if left else []
     times, behaviour = split_clock(columns, time, notes)
-    return parts | dict(timestamps=times, behaviour=behaviour, notes=notes)
+    return parts | dict(traces=traces, timestamps=times, behaviour=behaviour, notes=notes)
 
-# %% ../../nbs/lib/files.ipynb #a585cd1f
+# %% ../../nbs/lib/files.ipynb #e56dd812
 SUFFIXES = ('.nwb', '.h5', '.hdf5', '.mat', '.npy', '.npz', '.csv', '.tsv', '.txt')
+BESIDE = ('.trials.csv', '.behaviour.csv', '.behavior.csv') # the name of a recording before them
 
-def other_parts(path, *, format, series=None, cells='accepted', rate=None):
-    "Return the arguments of from_arrays of a file that roiextractors reads; `format` names it."
+def other_parts(path, *, format, series=None, cells='accepted', rate=None): # of roiextractors
     extractor = formats.open_with_roiextractors(path, format, rate)
     return formats.roiextractors_parts(extractor, series=series, cells=cells)
 
 READERS = {
-    'NWB': formats.nwb_parts,
-    'Suite2p': formats.suite2p_parts,
-    'CaImAn': formats.caiman_parts,
-    'arrays': array_parts,
-    'other': other_parts}
+    'NWB': formats.nwb_parts, 'Suite2p': formats.suite2p_parts, 'CaImAn': formats.caiman_parts,
+    'arrays': array_parts, 'table': table_parts, 'other': other_parts}
 
-def options_of(kind):
-    "Return the names of the options of a reader, and those of from_arrays."
-    own, asked = (list(inspect.signature(f).parameters) for f in (READERS[kind], from_arrays))
-    return own[1:], own[1:] + asked[1:]
+def options_of(kind): # -> names of a reader's options; the same and those of from_arrays
+    own = [*inspect.signature(READERS[kind]).parameters][1:]
+    return own, own + [*inspect.signature(from_arrays).parameters][1:]
 
-def is_own(folder):
-    "Return whether calm_nb wrote a folder: a stored session, or a part of a model."
+def is_own(folder): # -> did calm_nb write it: a stored session, or a part of a model?
     content = folder/'session.npz', folder/'model.safetensors'
-    return (folder/'config.json').is_file() and any(path.is_file() for path in content)
+    return (folder/'config.json').is_file() and any(map(Path.is_file, content))
 
 def kind_of(path):
     "Return which of READERS a file or folder is for; raises RecordingError, FileNotFoundError."
     if not path.exists(): raise FileNotFoundError(f'{path}: no such file or folder')
-    folder = path if path.is_dir() else path.parent
-    expect(not is_own(folder), f'{path}: calm_nb wrote it, it is no recording')
-    if path.is_dir():
-        expect(formats.is_suite2p(path), f'{path}: no folder of Suite2p; load(root) reads a folder '
-               'of recordings')
-        return 'Suite2p'
     suffix = path.suffix.lower()
-    inside = suffix == '.npy' and formats.has_traces(folder)
-    expect(not inside, f'{path}: one file of Suite2p: read the folder {folder}')
-    expect(suffix in SUFFIXES, f'{path}: {suffix or "no suffix"}; expected a folder of Suite2p or '
-           f'{", ".join(SUFFIXES)}. Pickles are not opened: save arrays as .npz. Files of other '
-           'programs need format=, a name of roiextractors')
+    if path.is_dir() and formats.is_suite2p(path): return 'Suite2p'
+    inside = suffix == '.npy' and formats.has_traces(path.parent) # one array of several
+    whole = path.is_file() and suffix in SUFFIXES and not inside and not is_own(path.parent)
+    expect(whole, f'{path}: expected a whole folder of Suite2p, a file {", ".join(SUFFIXES)} (no '
+           'pickle: save .npz) that calm_nb did not write, or format=; load(root) reads a folder')
+    if suffix in ('.csv', '.tsv', '.txt'): return 'table'
+    if not h5py.is_hdf5(path): return 'arrays'
     with formats.reading(path):
-        kind = formats.kind_of_hdf5(path) if h5py.is_hdf5(path) else None
-    return kind or 'arrays'
+        return formats.kind_of_hdf5(path) or 'arrays'
 
-def bases_of(path):
-    "Return the places whose names are the recording's: the last is its own."
-    bases = [path if path.is_dir() else path.with_suffix('')]
-    while re.fullmatch(r'suite2p|plane\d+|combined', bases[-1].name):
-        bases.append(bases[-1].parent)
-    return bases
+def place_of(path): # -> that with the recording's name: without suffix, above suite2p/plane0
+    if path.is_file(): return path.with_suffix('')
+    while re.fullmatch(r'suite2p|plane\d+|combined', path.name): path = path.parent
+    return path
 
-def animal_of(path, root):
-    "Return whose recording it is, by sub-… in its path, else the first folder, else its name."
-    parts = path.relative_to(root).parts
-    named = re.findall(r'sub-([^_/]+)', '/'.join(parts))
+def animal_of(path, root): # -> by sub-… in the path, else the first folder, else the name
+    below = path.relative_to(root)
+    named = re.findall('sub-([^_/]+)', below.as_posix())
     if named: return named[-1]
-    own = bases_of(path)[-1]
-    return parts[0] if own != root/parts[0] and len(parts) > 1 else own.name
+    return [*below.parts[:-1], place_of(path).name][0]
 
-def beside(path):
-    "Return the files <name>.trials.csv and <name>.behaviour.csv that exist, by what they hold."
-    words = dict(trials='trials', behavior='behaviour', behaviour='behaviour')
-    files = {}
-    for base in bases_of(path):
-        for word, kind in words.items():
-            file = base.with_name(f'{base.name}.{word}.csv')
-            if file.is_file(): files[kind] = file
-    return files
+def beside(path): # -> the files <name>.trials.csv and <name>.behaviour.csv that exist
+    place = place_of(path)
+    files = [place.with_name(place.name + ending) for ending in BESIDE]
+    return [file for file in files if file.is_file()]
 
-def sidecar_parts(path):
-    "Return trials and behaviour from the files beside a recording."
-    parts, notes, behaviour = {}, [], {}
-    for kind, file in beside(path).items():
+def sidecar_parts(path): # -> trials and behaviour from the files beside a recording
+    parts = dict(behaviour={}, notes=[])
+    for file in beside(path):
         with formats.reading(file): table = read_table(file)
-        if kind == 'trials':
+        if file.name.endswith(BESIDE[0]):
             parts['trials'] = table
             continue
-        words = [*table.select_dtypes(exclude=['number', 'bool'])]
-        if words: notes.append(f'{file.name}: {words} are no numbers: left out')
-        numbers = table.drop(columns=words)
-        times, columns = split_clock({k: numbers[k].to_numpy() for k in numbers}, None, notes)
-        for name, x in columns.items(): behaviour[name] = x if times is None else (times, x)
-    return parts | dict(behaviour=behaviour, notes=notes)
+        numbers = table.select_dtypes(['number', 'bool'])
+        times, columns = split_clock(numbers, None, parts['notes'])
+        for name, x in columns.items():
+            parts['behaviour'][name] = x if times is None else (times, x)
+    return parts
 
-# %% ../../nbs/lib/files.ipynb #257b0b9c
-def merged(stated, given):
-    "Return arguments of from_arrays: what is given wins over what is stated, with a note."
-    stated = {name: value for name, value in stated.items() if value is not None}
-    given = {name: value for name, value in given.items() if value is not None}
-    notes = [*stated.get('notes', []), *given.get('notes', [])]
-    rates = stated.get('rate'), given.get('rate')
-    if None not in rates and rates[0] != rates[1]:
-        notes.append(f'rate={rates[1]} is used; stated are {rates[0]} Hz')
-    if {'trials', 'trial_times', 'events'} & {*given}:
-        for name in ('trials', 'trial_times', 'events', 'trial_info'): stated.pop(name, None)
-    both = stated | given | dict(notes=notes)
-    for name in ('behaviour', 'neurons', 'trial_info', 'meta'):
-        both[name] = {**stated.get(name, {}), **given.get(name, {})}
+def merged(*several):
+    "Return arguments of from_arrays: those that come later win, with a note."
+    both = dict(notes=[])
+    for parts in several:
+        for name, x in parts.items():
+            before = both.get(name, x)
+            if x is None: continue
+            if name in ('behaviour', 'neurons', 'meta'): x = before | x
+            if name == 'notes': x = [*both['notes'], *x]
+            if name == 'rate' and before != x:
+                both['notes'].append(f'rate={x} is used; stated are {before} Hz')
+            both[name] = x
     return both
 
-# %% ../../nbs/lib/files.ipynb #6d5eb5ad
-def read(
-    path, # a file, or a folder of Suite2p
-    say: bool=True, # print what was found
-    **options, # rate, series, plane, session, subject, neurons_first, cells, time, trials, format …
-) -> Recording:
-    "Read a recording, with what lies beside it; RecordingError names the file and what to pass."
-    path = Path(path).expanduser().absolute()
+def recording_of(path, root, options):
+    "Return the recording of a file or folder below another; raises RecordingError."
     kind = 'other' if 'format' in options else kind_of(path)
-    own, names = options_of(kind)
-    for option in options: choose(f'option for {kind}', option, names)
-    asked = {name: options[name] for name in own if name in options}
-    if not isinstance(asked.get('trials', ''), (str, type(None))): del asked['trials']
-    given = {name: x for name, x in options.items() if name not in asked or name == 'rate'}
-    name = bases_of(path)[-1].name
-    about = dict(session=name, subject=animal_of(path, path.parent), source=path.name)
-    about['meta'] = dict(format=kind)
+    own, known = options_of(kind)
+    for option in options: choose(f'option for {kind}', option, known)
+    asked = {name: x for name, x in options.items() if name in own}
+    if not isinstance(asked.get('trials'), (str, type(None))): del asked['trials'] # no name
+    given = options | dict.fromkeys(asked.keys() - {'rate'}) # None: not given
+    about = dict(session=place_of(path).name, subject=animal_of(path, root), source=path.name)
+    if kind not in ('arrays', 'table'): about['neurons_first'] = False
     with formats.reading(path):
-        stated = merged(about, READERS[kind](path, **asked))
-        stated = merged(stated, sidecar_parts(path))
-        recording = from_arrays(**merged(stated, given))
-    if say:
-        frames, neurons = recording.traces.shape
-        print(f'{path.name} ({kind}): {frames} frames x {neurons} neurons, {recording.units}, at '
-              f'{recording.rate:.4g} Hz; {len(recording.trials)} trials; behaviour '
-              f'{[*recording.behaviour]}; animal {recording.subject}, session {recording.session}')
-        for note in recording.notes: print(f'  - {note}')
-    return recording
+        parts = READERS[kind](path, **asked)
+        parts['trials'] = parts.pop('trial_info', None) # with the columns of trial_times
+        parts.pop('trial_times', None)
+        return from_arrays(**merged(about, parts, sidecar_parts(path), given))
 
-def from_object(
-    x, # of pynapple, pandas, xarray, roiextractors or spikeinterface; an array
-    trials=None, # IntervalSet, or as in `from_arrays`
-    behaviour=None, # name -> Tsd, Series, DataArray …, or as in `from_arrays`
-    series=None, # of roiextractors
-    cells='accepted', # of roiextractors
-    **options, # of `from_arrays`
-) -> Recording:
-    "Return a recording of what another library holds; raises RecordingError."
-    rate = options.get('rate')
-    stated = objects.object_parts(x, series=series, cells=cells, rate=rate)
-    given = objects.epochs_parts(trials)
-    given['behaviour'] = objects.behaviour_parts(behaviour, rate)
-    return from_arrays(**merged(merged(stated, given), options))
-
-# %% ../../nbs/lib/files.ipynb #80c80996
-def places_in(root):
-    "Iterate over the files and folders below a folder that may be recordings."
+def places_in(root): # -> files and folders below that may be recordings
     for place, folders, files in os.walk(root):
         place = Path(place)
         folders[:] = sorted(name for name in folders if name[0] != '.' and not is_own(place/name))
@@ -692,47 +464,58 @@ def places_in(root):
             yield place
             continue
         for name in sorted(files):
-            ours = re.search(r'^\.|\.(trials|behaviou?r)\.csv$', name)
-            if Path(name).suffix.lower() in SUFFIXES and not ours: yield place/name
-
-def subject_of(path, root, kind):
-    "Return whose recording it is: an NWB file may say so itself."
-    animal = animal_of(path, root)
-    if kind != 'NWB': return animal
-    with open_hdf5(path) as file:
-        return str(read_field(file, 'general/subject/subject_id', missing=animal))
+            if name.startswith('.') or name.endswith(BESIDE): continue
+            if name.lower().endswith(SUFFIXES): yield place/name
 
 def find_recordings(root, **options): # of `read`
     "Return the recordings below a folder, name -> Raw, and what was skipped, name -> why."
     root = Path(root).expanduser().absolute()
-    known = {name for kind in READERS for name in options_of(kind)[1]}
-    for option in options: choose('option', option, sorted(known))
-    places, raws, skipped = {}, {}, {}
-    for path in places_in(root):
-        try:
-            kind = 'other' if 'format' in options else kind_of(path)
-            places[path] = kind, subject_of(path, root, kind)
-        except RecordingError as error: skipped[str(path.relative_to(root))] = str(error)
-
-    names = [bases_of(path)[-1].name for path in places]
-    for name, (path, (kind, animal)) in zip(names, places.items()):
-        if names.count(name) > 1: name = '-'.join(path.relative_to(root).parts)
-        own = {key: value for key, value in options.items() if key in options_of(kind)[1]}
-        own = dict(session=name, subject=animal) | own
+    names = {path: place_of(path).name for path in places_in(root)}
+    raws = {}
+    for path, name in names.items():
+        if [*names.values()].count(name) > 1: name = '-'.join(path.relative_to(root).parts)
         files = formats.suite2p_files(path) if path.is_dir() else [path]
-        reader = partial(read, path, say=False, **own)
-        raws[name] = Raw((*files, *beside(path).values()), reader, own['subject'])
-    return raws, skipped
+        reader = partial(recording_of, path, root, dict(session=name) | options)
+        animal = options.get('subject') or animal_of(path, root)
+        raws[name] = Raw((*files, *beside(path)), reader, animal)
+    return raws, {}
 
-# %% ../../nbs/lib/files.ipynb #b889fef1
+# %% ../../nbs/lib/files.ipynb #1ede860c
+def read(
+    path, # a file, or a folder of Suite2p
+    say: bool=True, # print what was found
+    **options, # rate, series, plane, session, subject, neurons_first, cells, time, trials, format …
+) -> Recording:
+    "Read a recording, with what lies beside it; RecordingError names the file and what to pass."
+    path = Path(path).expanduser().absolute()
+    recording = recording_of(path, path.parent, options)
+    if say:
+        print(f'{path.name}: frames and neurons {recording.traces.shape} in {recording.units}, at '
+              f'{recording.rate:.4g} Hz; animal {recording.subject}; {len(recording.trials)} '
+              f'trials; behaviour {[*recording.behaviour]}', *recording.notes, sep='\n  - ')
+    return recording
+
+def from_object(
+    x, # of pynapple, pandas, xarray or roiextractors; an array or a tensor
+    trials=None, # IntervalSet, or as in `from_arrays`
+    behaviour=None, # name -> Tsd, Series, DataArray …, or as in `from_arrays`
+    series=None, cells='accepted', # of roiextractors
+    **options, # of `from_arrays`
+) -> Recording:
+    "Return a recording of what another library holds; raises RecordingError."
+    rate = options.get('rate')
+    stated = objects.object_parts(x, series=series, cells=cells, rate=rate)
+    given = objects.epochs_parts(trials)
+    given['behaviour'] = objects.behaviour_parts(behaviour, rate)
+    return from_arrays(**merged(stated, given, options))
+
 def load(
     root, # your folder
     **options, # of `read`, and of `stored_corpus`: scale, sessions, neurons, held_out, seed …
 ) -> Corpus: # one session per recording
     "Load all recordings of a folder; `skipped` says why others are not there; FileNotFoundError."
     keys = inspect.signature(stored_corpus).parameters
-    stored = {name: value for name, value in options.items() if name in keys}
-    own = {name: value for name, value in options.items() if name not in keys}
+    own = {name: options.pop(name) for name in [*options] if name not in keys}
     raws, skipped = find_recordings(root, **own)
     return stored_corpus('own', raws, own, root=root, skipped=skipped,
-                         expected='NWB, Suite2p, CaImAn or arrays', **stored)
+                         expected='NWB, Suite2p, CaImAn or arrays', **options)

@@ -3,19 +3,19 @@
 # %% auto #0
 __all__ = []
 
-# %% ../../nbs/lib/formats.ipynb #3bcee962
+# %% ../../nbs/lib/formats.ipynb #d4ce6481
 import importlib, re, warnings
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
-import h5py, numpy as np, pandas as pd
+import numpy as np, pandas as pd
 from scipy import ndimage
 from ..core import RecordingError, choose, expect, need, open_hdf5, read_field
 from .sun import TableUnpickler
 
 with suppress(ImportError): importlib.import_module('hdf5plugin') # more filters for h5py
 
-# %% ../../nbs/lib/formats.ipynb #ba29fcbd
+# %% ../../nbs/lib/formats.ipynb #8c0444e4
 REASONS = { # what libraries say -> what it means
     'truncated|mmap length|end of file': 'it is damaged or cut short: copy it again',
     'lock file': 'another program has it open: close it there, or set the variable '
@@ -25,9 +25,8 @@ REASONS = { # what libraries say -> what it means
 
 def words_of(error):
     "Return what an exception says, in one line."
-    said = type(error).__name__
-    if error.args: said = error.args[-1] # hdmf puts an object in front
-    return ' '.join(str(said).split())[:700]
+    said = [type(error).__name__, *error.args] # hdmf puts an object in front
+    return ' '.join(str(said[-1]).split())[:700]
 
 @contextmanager
 def reading(path):
@@ -42,86 +41,72 @@ def reading(path):
                 words += f': {reason}'
         raise RecordingError(words) from error
 
-# %% ../../nbs/lib/formats.ipynb #225680c8
-def check_own(data, file): # h5py.Dataset, the open file
-    inside = data.file.filename == file.filename
-    own = inside and not data.external and not data.is_virtual
-    expect(own, f'{data.name} lies in another file, which is not read: copy the values')
+# %% ../../nbs/lib/formats.ipynb #855008ed
+UNITS = { # in order of choice: units -> what the name of a series says, in small letters
+    'dF/F': 'd_?f_?(o(ver)?_?)?f|delta_?f',
+    'fluorescence (a.u.)': '^(?![cs]$|.*(denois|deconv|spike|spks|event|inferred|neuropil|'
+                           'background|baseline))',
+    'denoised (a.u.)': 'denois|^c$',
+    'deconvolved (a.u.)': 'deconv|spike|spks|event|inferred|^s$',
+    'neuropil (a.u.)': ''}
 
-def read_matrix(data, file):
-    "Return numbers (n, m) as float32; refuses what lies elsewhere or would fill the memory."
-    check_own(data, file)
-    chunk = np.prod(data.chunks or 0) # is unpacked whole
-    size = 8*max(data.size, chunk)
-    stored = data.id.get_storage_size()
-    # as in core.read_field
-    bound = min(max(2**20, 2000*stored), max(2**30, 100*stored))
-    likely = stored and size <= bound
-    expect(likely, f'{data.name} of shape {data.shape} holds {stored:,} bytes: '
-           'it is damaged or was never written')
-    traces = data.astype(np.float32)[()] # HDF5 converts it in pieces
-    return traces.reshape(len(traces), -1)
+def units_of(name):
+    return next(units for units, said in UNITS.items() if re.search(said, name.lower()))
+
+def pick_series(names, series, notes): # names, or paths; one of them, a part of some, or None
+    "Return the names that fit: of those that do, the ones whose units come first in UNITS."
+    listed = [*names][:8]
+    wanted = f'/{series or ""}/'.replace('//', '/')
+    fit = [name for name in names if wanted in f'/{name}/']
+    expect(fit, f'no traces of cells for series={series}, but {listed}; {notes[:2]}')
+    best = min(map(units_of, fit), key=[*UNITS].index)
+    fit = [name for name in fit if units_of(name) == best]
+    if len(fit) < len(names):
+        notes.append(f'{fit} is read; series= chooses among {listed}')
+    return fit
 
 MARKS = {'accepted': True, 'is_accepted': True, 'iscell': True,
          'rejected': False, 'is_rejected': False}
 
-def accepted_by(columns, n): # name -> (n,) or (n, 2)
-    "Return which of n cells the first mark among the columns accepts (n,); all without one."
-    for name, values in columns.items():
-        accepts = MARKS.get(name.lower())
-        if accepts is None or values.dtype.kind not in 'biuf': continue
-        values = values.reshape(n, -1)[:, 0]
-        return (values > .5) == accepts
-    return np.ones(n, bool)
+def pick_cells(columns, cells, notes): # name -> (n,) or (n, k); 'accepted' or 'all'
+    "Return the rows that every mark among the columns accepts (m,); all without one."
+    accepted = np.ones(len(columns['roi']), bool)
+    for name, x in columns.items():
+        if cells == 'accepted' and name.lower() in MARKS:
+            mark = x.reshape(len(x), -1)[:, 0] # in iscell a probability follows
+            accepted &= (mark > .5) == MARKS[name.lower()]
+    rows = np.flatnonzero(accepted)
+    if not accepted.all():
+        notes.append(f"{len(rows)} of {len(accepted)} cells are accepted; cells='all' reads all")
+    return rows
 
-def pick_cells(accepted, cells, where, notes): # (n,) bool; 'accepted' or 'all'
-    "Return the numbers of the cells to read, with a note on the others."
+def join_planes(planes, plane, cells, series, notes): # number -> (columns, rows -> (T, n))
+    "Return arguments of from_arrays with the traces of all planes, or of one, side by side."
     choose('cells', cells, ('accepted', 'all'))
-    n = len(accepted)
-    if cells == 'all' or accepted.all(): return np.arange(n)
-    keep = np.flatnonzero(accepted)
-    notes.append(f"{where}: {len(keep)} of {n} cells are accepted; cells='all' reads "
-                 'the others, too')
-    return keep
+    if plane is not None: planes = {plane: planes[choose('plane', plane, planes)]}
+    traces, tables = [], []
+    for number, (columns, read) in planes.items():
+        rows = pick_cells(columns, cells, notes)
+        if len(rows):
+            traces.append(read(rows))
+            columns = {name: x[rows] for name, x in columns.items() if x.ndim == 1}
+            tables.append(pd.DataFrame(columns).assign(plane=number))
+        else: notes.append(f'plane {number} is left out: flyback, or without accepted cells')
+    expect(tables, "no cell is accepted: pass cells='all' to read the others")
 
-def join_planes(planes, notes): # plane -> (traces (T, n), columns of its cells)
-    "Return traces (T, N) of the planes that have cells, and columns; raises RecordingError."
-    empty = [n for n, (traces, _) in planes.items()
-             if not traces.size]
-    for n in empty: planes.pop(n)
-    expect(planes, "no cell is accepted: pass cells='all' to read the others")
-    if empty: notes.append(f'planes {empty} left out: flyback, or without accepted cells')
+    frames = [*map(len, traces)]
+    T = min(frames)
+    expect(max(frames) < 1.01*T + 1, f'planes of {frames} frames: pass plane= to read one')
+    if T < max(frames): notes.append(f'planes of {frames} frames: cut to the first {T}')
+    traces = np.concatenate([x[:T] for x in traces], 1)
+    neurons = pd.concat(tables, join='inner')
+    return dict(
+        traces=traces,
+        neurons=dict(neurons),
+        units=units_of(series),
+        notes=notes)
 
-    frames = [len(traces) for traces, _ in planes.values()]
-    T, most = min(frames), max(frames)
-    expect(most < 1.01*T + 1, f'planes of {frames} frames: pass plane= to read one')
-    if T < most: notes.append(f'planes of {frames} frames: cut to the first {T}')
-    traces = [traces[:T] for traces, _ in planes.values()]
-    traces = np.concatenate(traces, 1)
-    tables = [pd.DataFrame(columns).assign(plane=n)
-              for n, (_, columns) in planes.items()]
-    table = pd.concat(tables, join='inner')
-    neurons = {name: table[name].to_numpy() for name in table}
-    return dict(traces=traces, neurons=neurons)
-
-# %% ../../nbs/lib/formats.ipynb #b945cbd5
-UNITS = { # in order of choice: units -> pattern of the path
-    'dF/F': 'dfoverf|df_?(over_?)?f|delta_?f',
-    'fluorescence (a.u.)': '^(?!.*(deconv|spike|event|inferred|neuropil|background|denoised))',
-    'denoised (a.u.)': 'denoised',
-    'deconvolved (a.u.)': 'deconv|spike|event|inferred',
-    'neuropil (a.u.)': ''}
-
-def units_of(path):
-    for units, pattern in UNITS.items():
-        if re.search(pattern, path.lower()): return units
-
-def own_values(data, file): # h5py.Dataset of pynwb, the open file
-    "Return the values of a data set, text as str; refuses one that lies in another file."
-    check_own(data, file)
-    if not data.size: return np.empty(data.shape)
-    return read_field(file, data.name)
-
+# %% ../../nbs/lib/formats.ipynb #219ed19f
 def nwb_objects(io, kinds, notes): # pynwb.NWBHDF5IO
     "Return the objects of these kinds by path, of pynwb; notes name those that are invalid."
     objects, groups = {}, [io.read_builder()]
@@ -135,96 +120,60 @@ def nwb_objects(io, kinds, notes): # pynwb.NWBHDF5IO
         except Exception as error: notes.append(f'{path} left out, invalid: {words_of(error)}')
     return objects
 
-def read_columns(table, file):
-    "Return the plain columns of a table, numbers or text: name -> (n,); a mark may be (n, 2)."
-    targets = {column.target.name for column in table.columns if hasattr(column, 'target')}
-    columns = {}
-    for column in table.columns:
-        if hasattr(column, 'target') or hasattr(column, 'table'): continue
-        if column.name in targets: continue
-        if not isinstance(column.data, h5py.Dataset): continue
-        if column.data.ndim == 1 or column.name.lower() in MARKS:
-            columns[column.name] = own_values(column.data, file)
+def read_columns(file, table): # its path
+    "Return the columns that have a value a row, or two in a mark: name -> (n,) or (n, 2)."
+    columns, table = {}, file[table]
+    for name in table.attrs['colnames']:
+        data = table[name]
+        ragged = f'{name}_index' in table or 'table' in data.attrs
+        if not ragged and (data.ndim == 1 or name.lower() in MARKS):
+            columns[name] = read_field(file, f'{table.name}/{name}')
     return columns
 
-def pick_series(rois, series, plane, notes): # path -> RoiResponseSeries
-    "Return the paths of one series by its planes; raises RecordingError where there are several."
-    expect(rois, f'no RoiResponseSeries, which hold traces of cells; {notes[:2]}')
-    if series:
-        name = series.strip('/')
-        paths = [path for path in rois if f'/{name}/' in f'/{path}/']
-    else:
-        best = min(map(units_of, rois), key=[*UNITS].index)
-        paths = [path for path in rois if units_of(path) == best]
-    planes = {}
-    for path in paths:
-        name = f'{path} {rois[path].rois.table.name}'
-        number = re.search(r'(?i)plane(segmentation)?\D?(\d+)', name)
-        planes[int(number[2]) if number else 0] = path
-    stems = {re.sub(r'\d+', '', path) for path in paths}
-    listed = ', '.join(sorted(rois)[:8])
-    clear = len(stems) == 1 and len(planes) == len(paths)
-    expect(clear, f'{len(paths)} series fit series={series}: pass one, or its path, of {listed}')
-    if len(rois) > len(paths):
-        notes.append(f'traces of {paths} are read; choose with series= of {listed}')
-    if plane is None: return planes
-    choose('plane', plane, planes)
-    return {plane: planes[plane]}
+def read_intervals(file, table): # its path
+    "Return first and last time (n, 2) in s of its intervals, and its columns."
+    columns = read_columns(file, table)
+    return np.stack([columns['start_time'], columns['stop_time']], 1), columns
 
-def read_rois(item, cells, file, notes): # RoiResponseSeries
-    "Return traces (T, n) float32 of the cells to read, and their columns."
-    rows, table = own_values(item.rois.data, file), item.rois.table
-    columns = {'roi': own_values(table.id.data, file), **read_columns(table, file)}
-    columns = {name: values[rows] for name, values in columns.items()}
-    traces = read_matrix(item.data, file)
-    n = len(rows)
-    fits = n in traces.shape and min(rows, default=0) >= 0
-    expect(fits, f'{item.name} of shape {traces.shape} for {n} regions')
-    if traces.shape[1] != n:
-        notes.append(f'{item.name} of shape {traces.shape} is stored as (regions, frames)')
-        traces = traces.T
-    traces *= item.conversion
-    traces += item.offset
-    accepted = accepted_by(columns, n)
-    keep = pick_cells(accepted, cells, table.name, notes)
-    if len(keep) < n: traces = traces[:, keep]
-    columns = {name: v[keep] for name, v in columns.items() if v.ndim == 1}
-    return traces, columns
+def open_series(file, path, item, notes): # RoiResponseSeries
+    "Return the columns of its cells, and a function that reads traces (T, m) of some, (m,)."
+    rois = read_field(file, f'{path}/rois') # (n,) rows of the table
+    table = file[file[f'{path}/rois'].attrs['table']].name
+    columns = read_columns(file, table) | dict(roi=read_field(file, f'{table}/id'))
 
-# %% ../../nbs/lib/formats.ipynb #d14d1736
-def read_behaviour(name, path, item, file): # TimeSeries
+    def read(rows):
+        x = read_field(file, f'{path}/data', dtype=np.float32)
+        x = x.reshape(len(x), -1)
+        expect(len(rois) in x.shape, f'{path} of shape {x.shape} for {len(rois)} cells')
+        if x.shape[1] != len(rois):
+            notes.append(f'{path} is stored as (cells, frames)')
+            x = x.T
+        x *= item.conversion # in place, for the memory
+        x += item.offset
+        return x if len(rows) == len(rois) else x[:, rows]
+    return {name: x[rois] for name, x in columns.items()}, read
+
+def read_behaviour(file, path, item, name): # TimeSeries
     "Return a signal, name -> (times in s, values), or events, name -> (times in s, None)."
-    size, shape = item.data.size, item.data.shape
-    narrow = np.prod(shape[1:]) <= 16
-    expect(narrow and 0 < size < 2e7, f'of shape {shape}, no series of behaviour')
-    x = own_values(item.data, file)
-    stamps = item.timestamps
-    if stamps is None:
-        start = item.starting_time or 0
-        times = start + np.arange(len(x))/item.rate
-    else: times = own_values(stamps, file).astype(float)
+    shape = item.data.shape
+    expect(len(shape) < 3 and item.data.size < 2e7, f'of shape {shape}, no behaviour')
+    x = read_field(file, f'{path}/data')
+    times = read_field(file, f'{path}/timestamps', missing=None, dtype=float)
     if x.dtype.kind == 'U':
-        return {f'{name} {label}': (times[x == label], None)
-                for label in np.unique(x)}
-
-    steps = np.diff(times)
-    even = stamps is None
-    if steps.size: even = even or np.ptp(steps) <= np.median(steps)/2
-    events = 'Events' in path or (x == x[0]).all()
-    if events and not even: return {name: (times, None)}
+        return {f'{name} {label}': (times[x == label], None) for label in np.unique(x)}
+    if times is None: times = (item.starting_time or 0) + np.arange(len(x))/item.rate
+    elif 'Events' in path or (x == 1).all(): return {name: (times, None)}
     expect(not np.array_equal(x, times), 'its values are its times')
-    if (item.conversion, item.offset) != (1, 0):
-        x = x*item.conversion + item.offset
+    if (item.conversion, item.offset) != (1, 0): x = x*item.conversion + item.offset
     return {name: (times, x)}
 
-def read_behaviours(objects, others, file, notes): # path -> object; classes that are none
+def read_behaviours(file, objects, notes): # path -> TimeSeries
     "Return behaviours by name, and their units."
     behaviour, units = {}, {}
     for path, item in objects.items():
-        place = re.match('acquisition|processing/(?!ophys)', path)
-        if isinstance(item, others) or not place: continue
+        if not re.match('acquisition|processing/(?!ophys|.*Epochs)', path): continue
         name = path if item.name in behaviour else item.name
-        try: columns = read_behaviour(name, path, item, file)
+        try: columns = read_behaviour(file, path, item, name)
         except Exception as error:
             notes.append(f'{path} left out: {words_of(error)}')
             continue
@@ -232,24 +181,9 @@ def read_behaviours(objects, others, file, notes): # path -> object; classes tha
         units |= dict.fromkeys(columns, item.unit)
     return behaviour, units
 
-def read_intervals(tables, trials, file, notes): # name -> TimeIntervals; name of one, or None
-    "Return times (n, 2) and columns of the trials, and the intervals that are invalid, (k, 2)."
-    parts = {}
-    for name, key in (('invalid_times', 'invalid'), (trials, 'trial_times')):
-        if name not in tables: continue
-        columns = read_columns(tables.pop(name), file)
-        ends = columns['start_time'], columns['stop_time']
-        if not len(ends[0]): continue
-        parts[key] = np.stack(ends, 1)
-        if name == trials: parts['trial_info'] = columns
-    if trials and 'trial_times' not in parts:
-        expect(trials == 'trials', f'no intervals {trials!r}; there are {[*tables]}')
-        if tables: notes.append(f'no trials; choose with trials= of {[*tables]}')
-    return parts
-
 def nwb_parts(
     path, *, # of the file
-    series=None, # name or path of the traces; None: dF/F before fluorescence before deconvolved
+    series=None, # name or path of the traces; None: the first in UNITS
     plane=None, # number of the one to read; None: all, side by side
     cells='accepted', # or 'all'
     trials='trials', # name of the table of intervals; None: no trials
@@ -257,276 +191,206 @@ def nwb_parts(
     "Read an NWB file; raises RecordingError, or ImportError without pynwb."
     core, notes = need('pynwb', why='reading NWB files'), []
     Series, Intervals = core.ophys.RoiResponseSeries, core.epoch.TimeIntervals
-    others = (Series, Intervals, core.image.ImageSeries, core.misc.IntervalSeries,
-              core.ecephys.ElectricalSeries)
-    with reading(path), warnings.catch_warnings(), open_hdf5(path) as file:
-        warnings.simplefilter('ignore')
-        with core.NWBHDF5IO(file=file, mode='r') as io:
-            objects = nwb_objects(io, (core.TimeSeries, Intervals), notes)
-            rois = {name: x for name, x in objects.items()
-                    if isinstance(x, Series)}
-            tables = {x.name: x for x in objects.values()
-                      if isinstance(x, Intervals)}
-            paths = pick_series(rois, series, plane, notes)
-            planes = {n: read_rois(rois[name], cells, file, notes)
-                      for n, name in paths.items()}
-            parts = join_planes(planes, notes)
-            parts |= read_intervals(tables, trials, file, notes)
-            parts['behaviour'], units = read_behaviours(objects, others, file, notes)
+    with warnings.catch_warnings(action='ignore'), open_hdf5(path) as file:
+        io = core.NWBHDF5IO(file=file, mode='r')
+        objects = nwb_objects(io, (core.TimeSeries, Intervals), notes)
+        rois = {place: x for place, x in objects.items() if isinstance(x, Series)}
+        tables = {x.name: place for place, x in objects.items() if isinstance(x, Intervals)}
 
-            name = min(paths.values())
-            clock = rois[name] # the first plane's holds for all
-            parts |= dict(rate=clock.rate, start=clock.starting_time)
-            stamps = clock.timestamps
-            if stamps is not None: parts['timestamps'] = own_values(stamps, file)
-            subject = str(read_field(file, 'general/subject/subject_id', missing=''))
-    return parts | dict(
-        units=units_of(name), subject=subject or None, notes=notes,
-        meta=dict(series=name, behaviour_units=units))
+        # traces, and the clock of the first plane, which holds for all
+        planes, places = {}, pick_series(rois, series, notes)
+        for place in places:
+            names = f'{place} {rois[place].rois.table.name}'
+            number = re.findall(r'plane\D*(\d+)', names.lower()) or [0]
+            planes[int(number[0])] = open_series(file, place, rois[place], notes)
+        expect(len(planes) == len(places), f'several series fit: pass series=, one of {places}')
+        parts = join_planes(planes, plane, cells, places[0], notes)
+        clock = rois[places[0]]
+        stamps = read_field(file, f'{places[0]}/timestamps', missing=None)
+        parts |= dict(rate=clock.rate, start=clock.starting_time, timestamps=stamps)
 
-# %% ../../nbs/lib/formats.ipynb #4e5bda58
-SIGNALS = {'dff': 'dF/F', 'F': 'fluorescence (a.u.)', 'spks': 'deconvolved (a.u.)'}
+        # what else happened
+        choose('trials', trials, (None, 'trials', *tables))
+        if trials in tables:
+            times, columns = read_intervals(file, tables[trials])
+            if len(times): parts |= dict(trial_times=times, trial_info=columns)
+        if 'invalid_times' in tables:
+            parts['invalid'], _ = read_intervals(file, tables['invalid_times'])
+        for place in rois: del objects[place]
+        parts['behaviour'], units = read_behaviours(file, objects, notes)
+        parts['meta'] = dict(behaviour_units=units)
+        subject = read_field(file, 'general/subject/subject_id', missing='')
+    return parts | dict(subject=str(subject) or None)
+
+# %% ../../nbs/lib/formats.ipynb #e37d722e
 SETTINGS = 'db.npy', 'settings.npy', 'ops.npy'
 
-class Blank:
-    "What was pickled of an object that is not on the allow-list; does nothing."
-    def __init__(self, *arguments): pass
-
 class SettingsUnpickler(TableUnpickler):
-    "Loads numbers, text and arrays; everything else is Blank."
+    "Loads numbers, text and arrays; any other object becomes an Exception, which does nothing."
     def find_class(self, module, name):
         try: return super().find_class(module, name)
-        except Exception: return Blank
+        except Exception: return Exception
 
 def has_traces(folder): return (folder/'F.npy').is_file() or (folder/'spks.npy').is_file()
 
 def plane_folders(folder):
-    "Return the folders of a recording's planes by number; combined/ only if there is no other."
+    "Return the folders of a recording's planes by number."
     folder = Path(folder)
-    if (folder/'suite2p').is_dir(): folder = folder/'suite2p'
-    planes = {int(place.name[5:]): place for place in folder.glob('plane*')
-              if place.name[5:].isdigit()}
-    if planes: return dict(sorted(planes.items()))
-    return {0: place for place in (folder/'combined', folder) if has_traces(place)}
+    for root in (folder/'suite2p', folder):
+        numbers = [place.name[5:] for place in root.glob('plane*')]
+        numbers = sorted(int(number) for number in numbers if number.isdigit())
+        if numbers: return {n: root/f'plane{n}' for n in numbers}
+    return {0: folder} if has_traces(folder) else {}
 
 def is_suite2p(folder): return any(map(has_traces, plane_folders(folder).values()))
 
 def suite2p_files(folder):
     "Return the files that a recording is read from; the movie data.bin is none of them."
-    names = ('F.npy', 'Fneu.npy', 'spks.npy', 'iscell.npy', *SETTINGS)
+    names = 'F.npy', 'Fneu.npy', 'spks.npy', 'iscell.npy', *SETTINGS
     paths = {place/name for plane in plane_folders(folder).values()
              for place in (plane, plane.parent) for name in names}
     return sorted(path for path in paths if path.is_file())
 
-def load_npy(path, otherwise='export it again'):
-    expect(path.is_file(), f'{path}: no such file: {otherwise}')
-    with reading(path): return np.load(path, mmap_mode='r')
-
-def read_settings(plane, notes):
-    "Return what db.npy, settings.npy and ops.npy say, the plane's own last."
+def read_settings(folder, notes): # of a plane
+    "Return what db.npy, ops.npy and settings.npy say, those of the plane last."
     settings = {}
-    paths = [place/name for place in (plane.parent, plane) for name in SETTINGS]
-    for path in paths:
-        if not path.is_file(): continue
+    for path in suite2p_files(folder):
+        if path.name not in SETTINGS: continue
         try:
             with open(path, 'rb') as file:
-                np.lib.format.read_magic(file)
-                np.lib.format.read_array_header_1_0(file)
+                file.readline() # type and shape of the array
                 settings |= SettingsUnpickler(file).load().item()
         except Exception as error: notes.append(f'{path} is not used: {words_of(error)}')
     return settings
 
-def pick_rate(settings, rate, notes): # of each plane, a dict; Hz, given by the caller
-    "Return the rate in Hz: the caller's, or the one that all planes state."
-    numbers = int, float, np.number
-    stated = [said.get('fs') for said in settings]
-    stated = [fs for fs in stated if isinstance(fs, numbers)]
-    if rate is not None:
-        if set(stated) - {rate}:
-            notes.append(f'rate={rate} is used; the settings say {stated}')
-        return rate
-    expect(len(set(stated)) == 1, f'fs of the planes is {stated}: pass rate= in frames per second')
-    expect(stated[0] != 1, 'fs is 1, as if nobody had set it: pass rate=, even if it is 1')
-    return float(stated[0])
+def load_npy(path):
+    with reading(path): return np.load(path, mmap_mode='r')
 
-def find_breaks(settings, T, notes):
-    "Return the frames before which another recording begins, by frames_per_folder."
-    borders = np.cumsum(settings.get('frames_per_folder', ()))
-    if len(borders) < 2 or not T: return []
-    if borders[-1] != T:
-        notes.append(f'frames_per_folder adds up to {borders[-1]}, not to {T} frames, and is not '
-                     'used: breaks= says where recordings meet')
-        return []
-    notes.append(f'recordings meet before frames {borders[:-1][:8].tolist()}: segments end there')
-    return borders[:-1].tolist()
+def to_relative(F, width, ends): # (n, T), changed in place; frames; ends of the recordings
+    "Turn F into (F - b)/b, b the baseline of each recording alone; NaN if it is not above 0."
+    for start, stop in pairwise([0, *ends]):
+        x = F[:, start:stop]
+        smooth = ndimage.gaussian_filter1d(x, 10)
+        lowest = ndimage.minimum_filter1d(smooth, width)
+        b = ndimage.maximum_filter1d(lowest, width)
+        b[(b <= 0).any(1)] = np.nan
+        x /= b
+        x -= 1
 
-def to_relative(F, rate, breaks): # (n, T) float32, changed in place
-    "Turn F into (F - b)/b, b its baseline, each recording alone; return where b > 0 (n,)."
-    width = max(1, int(60*rate))
-    good = np.ones(len(F), bool)
-    borders = [0, *breaks, F.shape[1]]
-    for start, stop in pairwise(borders):
-        for cell in range(0, len(F), 256): # for the memory
-            piece = F[cell:cell + 256, start:stop]
-            x = pd.DataFrame(piece.T, dtype=float).interpolate(limit_direction='both')
-            smooth = ndimage.gaussian_filter1d(x.to_numpy().T, 10)
-            lowest = ndimage.minimum_filter1d(smooth, width)
-            b = ndimage.maximum_filter1d(lowest, width)
-            good[cell:cell + 256] &= ~(b <= 0).any(1)
-            b[b <= 0] = np.nan
-            piece[:] = (piece - b)/b
-    return good
+def open_plane(folder, series, cells, rate, notes):
+    "Return columns, a function that reads traces (T, m) of some rows, (m,), and what is stated."
+    settings = read_settings(folder, notes)
+    fs = settings.get('fs')
+    expect(rate or fs not in (None, 1), f'{folder}: fs is {fs}, and 1 is what nobody has set: '
+           'pass rate= in frames per second')
+    file, share = 'F.npy', settings.get('neucoeff', .7) # of the neuropil that is subtracted
+    if series == 'spks': file, share = 'spks.npy', 0
+    F = load_npy(folder/file)
+    T = F.shape[1]
+    columns = dict(roi=np.arange(len(F)))
+    if cells == 'accepted':
+        columns['iscell'] = load_npy(folder/'iscell.npy') # (n, 2): accepted, its probability
+    ends = np.cumsum(settings.get('frames_per_folder', T)).tolist()
+    if ends[-1:] != [T]:
+        notes.append(f'frames_per_folder is not used: it does not add up to {T} frames')
+        ends = [T]
 
-def read_plane(folder, series, neucoeff, cells, notes):
-    "Return traces (n, T) float32 of the cells of a plane, less neuropil, and their columns."
-    if not has_traces(folder): return np.empty((0, 0)), {}
-    F = load_npy(folder/('spks.npy' if series == 'spks' else 'F.npy'))
-    iscell = np.ones((len(F), 1))
-    if cells != 'all':
-        iscell = load_npy(folder/'iscell.npy', "pass cells='all'").reshape(len(F), -1)
-    rois = pick_cells(iscell[:, 0] > .5, cells, folder.name, notes)
-    traces = np.asarray(F[rois], np.float32)
-    if series != 'spks' and neucoeff:
-        neuropil = load_npy(folder/'Fneu.npy', 'pass neucoeff=0')
-        shapes = F.shape, neuropil.shape
-        expect(shapes[0] == shapes[1], f'{folder}: F.npy and Fneu.npy are {shapes}')
-        for trace, roi in zip(traces, rois):
-            trace -= neucoeff*neuropil[roi].astype(np.float32)
-    return traces, dict(roi=rois, probability=iscell[rois, -1])
+    def read(rows):
+        traces = np.empty((T, len(rows)), np.float32)
+        if share: neuropil = load_npy(folder/'Fneu.npy')
+        for i in range(0, len(rows), 256): # in pieces, for the memory
+            piece = rows[i:i + 256]
+            x = F[piece].astype(float)
+            if share: x -= share*neuropil[piece]
+            if series == 'dff': to_relative(x, int(60*(rate or fs)), ends)
+            traces[:, i:i + 256] = x.T
+        lost = np.isnan(traces).any(0).sum()
+        if lost: notes.append(f"{lost} cells become NaN, their baseline is not above 0: series='F' "
+                              'reads them')
+        return traces
+    return (columns, read), dict(rate=fs, breaks=ends[:-1])
 
 def suite2p_parts(
     folder, *, # of the session, suite2p/ or one plane
-    series=None, # of SIGNALS; None: 'dff'
+    series=None, # 'dff', 'F' or 'spks'; None: 'dff'
     plane=None, # number of the one to read; None: all, side by side
     cells='accepted', # or 'all'
-    neucoeff=.7, # share of the neuropil that is subtracted
     rate=None, # Hz of a plane; None: as the settings state
 ): # arguments of from_arrays
     "Read a folder of Suite2p; raises RecordingError."
-    notes = []
-    series = choose('series', series or 'dff', SIGNALS)
-    folders = plane_folders(folder)
-    if plane is not None:
-        folders = {plane: folders[choose('plane', plane, folders)]}
-    with reading(folder):
-        settings = {n: read_settings(place, notes)
-                    for n, place in folders.items()}
-        said = [settings[n] for n in folders if has_traces(folders[n])]
-        rate = pick_rate(said, rate, notes)
-        planes, breaks = {}, []
-        for n, place in folders.items():
-            traces, columns = read_plane(place, series, neucoeff, cells, notes)
-            breaks = breaks or find_breaks(settings[n], traces.shape[1], notes)
-            if series == 'dff':
-                good = to_relative(traces, rate, breaks)
-                if not good.all():
-                    lost = len(good) - good.sum()
-                    notes.append(f"plane {n}: {lost} cells left out, their baseline is not "
-                                 "above 0: series='F' reads them")
-                    traces = traces[good]
-                    columns = {name: values[good] for name, values in columns.items()}
-            planes[n] = traces.T, columns
-        parts = join_planes(planes, notes)
-    units = SIGNALS[series]
-    if series == 'F' and neucoeff: units += f' less {neucoeff:g} neuropil'
-    return parts | dict(
-        rate=rate, breaks=breaks, units=units, meta={'series': series}, notes=notes)
+    notes, planes, stated = [], {}, {}
+    [series] = pick_series(('dff', 'F', 'spks'), series, notes)
+    for number, place in plane_folders(folder).items():
+        planes[number] = dict(roi=np.arange(0)), None # a flyback plane
+        if has_traces(place):
+            planes[number], stated = open_plane(place, series, cells, rate, notes)
+    return join_planes(planes, plane, cells, series, notes) | stated
 
-# %% ../../nbs/lib/formats.ipynb #bb635f6a
-ESTIMATES = {'F_dff': 'dF/F', 'C': 'denoised fluorescence (a.u.)', 'YrA+C': 'fluorescence (a.u.)',
-             'S': 'deconvolved (a.u.)'}
+# %% ../../nbs/lib/formats.ipynb #194cd3fe
+ESTIMATES = 'F_dff', 'C', 'YrA+C', 'S'
 
 def find_estimates(file):
-    "Return the group of CaImAn's estimates in an HDF5 file; None if it has none."
-    for group in (file.get('estimates', {}), file):
-        if len({'A', 'C', 'F_dff', 'S', 'YrA'} & set(group)) > 1: return group
+    "Return where CaImAn's estimates stand in an HDF5 file: 'estimates/', '' or None."
+    for where in ('estimates/', ''):
+        if where + 'A' in file and where + 'C' in file: return where
 
 def kind_of_hdf5(path):
     "Return 'NWB', 'CaImAn' or, for any other HDF5 file, None."
-    with reading(path), open_hdf5(path) as file:
+    with open_hdf5(path) as file:
         if 'nwb_version' in file.attrs: return 'NWB'
-        return 'CaImAn' if find_estimates(file) else None
-
-def stated(file, name):
-    "Return the numbers of a field of CaImAn's, none if it is absent or was not computed."
-    x = np.ravel(read_field(file, name, missing=()))
-    return x if x.dtype.kind in 'biuf' else np.array([])
+        if find_estimates(file) is not None: return 'CaImAn'
 
 def caiman_parts(
     path, *, # of the .hdf5 file
-    series=None, # of ESTIMATES; None: the first of them that was computed
+    series=None, # of ESTIMATES; None: the first in UNITS that was computed
     cells='accepted', # or 'all'
 ): # arguments of from_arrays
     "Read a result of CaImAn; raises RecordingError."
     notes = []
-    with reading(path), open_hdf5(path) as file:
-        group = find_estimates(file)
+    with open_hdf5(path) as file:
+        where = find_estimates(file)
         computed = [name for name in ESTIMATES
-                    if all(getattr(group.get(part), 'ndim', 0) == 2
-                           for part in name.split('+'))]
-        if series is None:
-            expect(computed, f'none of {[*ESTIMATES]} was computed')
-            series = computed[0]
-            if series != 'F_dff': notes.append(f'F_dff was not computed: {series} is read')
-        choose('series', series, computed)
-        x = sum(read_matrix(group[part], file) for part in series.split('+'))
-        good, bad, shape = (stated(file, f'{group.name}/{name}')
-                            for name in ('idx_components', 'idx_components_bad', 'A/shape'))
-        n = int(shape[-1]) if shape.size else len(x)
-        expect(len(x) == n, f'{series} of shape {x.shape}; expected ({n} components, frames)')
-        accepted = np.isin(np.arange(n), good)
-        fits = accepted.sum() == good.size or cells == 'all'
-        expect(fits, f"idx_components {good[:8]} are not of {n} components: pass cells='all'")
-        if not good.size + bad.size: accepted |= True
-        if accepted.all(): notes.append('all components are read: none was judged, or rejected')
-        keep = pick_cells(accepted, cells, 'estimates', notes)
-        expect(keep.size, f"none of {n} components is accepted: pass cells='all'")
-        rate = next(iter(stated(file, 'params/data/fr')), None)
-    return dict(
-        traces=x[keep].T, rate=rate, neurons={'roi': keep},
-        units=ESTIMATES[series], meta={'series': series}, notes=notes)
+                    if all(np.ndim(file.get(where + part)) == 2 for part in name.split('+'))]
+        [series] = pick_series(computed, series, notes)
+        x = sum(read_field(file, where + part, dtype=np.float32) for part in series.split('+'))
+        columns = dict(roi=np.arange(len(x)))
+        if np.ndim(file.get(where + 'idx_components')):
+            good = read_field(file, where + 'idx_components', dtype=int)
+            columns['accepted'] = np.bincount(good, minlength=len(x))
+        else: notes.append('no component was judged: all are read')
+        fr = read_field(file, 'params/data/fr', missing=np.str_())
+    planes = {0: (columns, lambda rows: x[rows].T)}
+    parts = join_planes(planes, None, cells, series, notes)
+    if fr.dtype.kind in 'iuf': parts['rate'] = fr
+    return parts
 
-# %% ../../nbs/lib/formats.ipynb #0bd372bf
-TRACES = {'dff': 'dF/F', 'raw': 'fluorescence (a.u.)', 'denoised': 'denoised (a.u.)',
-          'deconvolved': 'deconvolved (a.u.)'} # names in roiextractors, in order of choice
-
+# %% ../../nbs/lib/formats.ipynb #14707287
 def open_with_roiextractors(path, format, rate=None): # its name; Hz, where it is asked for
     "Return roiextractors' SegmentationExtractor of a file; RecordingError, ImportError without it."
     need('roiextractors', why=f'reading {format}')
     from roiextractors.extractorlist import segmentation_extractor_full_list as extractors
     named = {one.__name__.removesuffix('SegmentationExtractor').lower(): one
              for one in extractors}
-    extractor = named[choose('format', str(format).lower(), named)]
+    del named['suite2p'] # it would run what is pickled in ops.npy
+    extractor = named[choose('format', format.lower(), named)]
     asked = {} if rate is None else {'sampling_frequency': rate} # EXTRACT, minian
     with reading(path): return extractor(path, **asked)
 
 def roiextractors_parts(
     extractor, *, # SegmentationExtractor
-    series=None, # of TRACES; None: the first of them
+    series=None, # 'dff', 'raw', 'denoised', 'deconvolved' …; None: the first in UNITS
     cells='accepted', # or 'all'
 ): # arguments of from_arrays
     "Return what a SegmentationExtractor holds; raises RecordingError."
     notes = []
-    with reading(type(extractor).__name__):
-        held = extractor.get_traces_dict()
-        held = {name: x for name, x in held.items() if x is not None}
-        if series is None:
-            series = next((name for name in TRACES if name in held), None)
-        choose('series', series, held)
-        if len(held) > 1:
-            notes.append(f'series {series} is read; choose with series= of {[*held]}')
-        traces = np.asarray(held[series], np.float32)
-        ids = np.asarray(extractor.get_roi_ids())
-        columns = {name: np.asarray(extractor.get_property(name, ids))
-                   for name in extractor.get_property_keys()}
-        accepted = accepted_by(columns, len(ids))
-        keep = pick_cells(accepted, cells, 'the extractor', notes)
-        expect(keep.size, f"none of {len(ids)} cells is accepted: pass cells='all'")
-        columns = {'roi': ids} | columns
-        columns = {name: values[keep] for name, values in columns.items()}
-        if extractor.has_time_vector() or extractor.get_native_timestamps() is not None:
-            clock = dict(timestamps=extractor.get_timestamps())
-        else: clock = dict(rate=extractor.get_sampling_frequency())
-    return clock | dict(
-        traces=traces[:, keep], neurons=columns, notes=notes,
-        units=TRACES.get(series, f'{series} (a.u.)'))
+    held = {name: x for name, x in extractor.get_traces_dict().items() if x is not None}
+    series = pick_series(held, series, notes)[0]
+    ids = extractor.get_roi_ids()
+    columns = {name: np.asarray(extractor.get_property(name, ids))
+               for name in extractor.get_property_keys()}
+    columns['roi'] = np.asarray(ids)
+    planes = {0: (columns, lambda rows: np.asarray(held[series], np.float32)[:, rows])}
+    parts = join_planes(planes, None, cells, series, notes)
+    if extractor.has_time_vector() or extractor.get_native_timestamps() is not None:
+        return parts | dict(timestamps=extractor.get_timestamps())
+    return parts | dict(rate=extractor.get_sampling_frequency())

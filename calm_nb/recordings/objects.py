@@ -3,164 +3,115 @@
 # %% auto #0
 __all__ = ['to_xarray', 'to_pynapple']
 
-# %% ../../nbs/lib/objects.ipynb #8d97ef8e
-import numpy as np
-
+# %% ../../nbs/lib/objects.ipynb #c92e238a
+import numpy as np, pandas as pd
 from ..core import expect, need
 from .formats import roiextractors_parts
 
-# %% ../../nbs/lib/objects.ipynb #071c8e4c
+# %% ../../nbs/lib/objects.ipynb #eed41dbd
 def is_clock(x): # (T,)
     "Return whether numbers are times or a counter: they only grow, or by steps that are alike."
     x = np.asarray(x)
     if x.ndim != 1 or x.dtype.kind not in 'iuf': return False
-    x = x[np.isfinite(x)].astype(float)
-    steps = np.diff(x)
+    steps = np.diff(x[np.isfinite(x)].astype(float))
     if len(steps) < 8: return False
-    usual = np.median(steps)
-    alike = np.mean(np.abs(steps - usual) <= usual/2)
-    return bool(usual > 0 and (alike > .8 or steps.min() > 0))
+    low, usual, high = np.quantile(steps, (.1, .5, .9))
+    return bool(usual > 0 and (steps.min() > 0 or high - low < usual))
 
-# %% ../../nbs/lib/objects.ipynb #74159dd5
-def _table_of(x): # DataArray
-    "Return it as a series or table of pandas, with time as index."
-    names = ('time', 't', 'timestamp', 'frame')
-    times = [d for d in x.dims if str(d).lower().rstrip('s') in names]
-    expect(len(times) == 1 and x.ndim < 3, f"a DataArray of dimensions {x.dims}; expected 'time' "
-           'and at most one other: rename or choose')
-    return x.transpose(times[0], ...).to_pandas()
+def in_pandas(x): # of pynapple, xarray or pandas
+    "Return a series or table of pandas with times as index; anything else as it is."
+    if hasattr(x, 'as_dataframe'): return x.as_dataframe() # TsdFrame
+    if hasattr(x, 'as_series'): return x.as_series() # Tsd
+    if hasattr(x, 'dims'): return x.transpose('time', ...).to_pandas() # DataArray
+    return x
 
-def _neuron_table(x): # DataFrame
-    "Return it with its column of times, if there is one, as index."
-    names = [np.atleast_1d(name).astype(str) for name in x.columns] # of one or more levels
-    x = x.set_axis([' '.join(name) for name in names], axis=1)
-    others = [name for name, dtype in x.dtypes.items() if dtype.kind not in 'iuf']
-    expect(not others, f'a table with columns {others[:5]}, no numbers; expected a column a '
-           'neuron: drop them, and pass flags and words as behaviour=')
-    x = x.astype(float) # NA becomes NaN
-    clocks = [name for name in x if is_clock(x[name])]
-    expect(len(clocks) < 2, f'a table whose columns {clocks} are clocks: keep one, in s')
-    return x.set_index(clocks[0]) if clocks else x
-
-def _clocked(x, rate): # -> (T,) s or None, (T, …)
-    "Return times and values of a series; bare events have times only, arrays values only."
-    if hasattr(x, 'time_support'): return x.t, getattr(x, 'd', None) # of pynapple
-    if hasattr(x, 'dims'): x = _table_of(x)
-    if not hasattr(x, 'iloc'): return None, x
-    t, values = x.index.to_numpy(), x.to_numpy()
-    second = np.timedelta64(1, 's')
-    if t.dtype.kind == 'm': t = t/second
-    expect(t.dtype.kind in 'iuf', f'an index of {t.dtype}; expected times in s: of dates subtract '
-           'the first; if these are names of neurons, pass x.T')
-    if np.median(np.diff(t)) == 1: t = t/rate if rate else None # it counts frames
-    return t, values
+def times_of(table, rate): # Series or DataFrame; Hz
+    "Return the times (T,) in s of its index; None if it counts frames of an unknown rate."
+    t = table.index.to_numpy()
+    expect(t.dtype.kind in 'iuf', f'an index of {t.dtype}; expected times in s; of names: pass x.T')
+    if np.median(np.diff(t)) != 1: return t
+    return t/rate if rate else None
 
 def object_parts(
-    x, # of pynapple, pandas, xarray, roiextractors or spikeinterface; an array or a tensor
+    x, # of pynapple, pandas, xarray or roiextractors; an array or a tensor
     *,
     series=None, cells='accepted', # of roiextractors
     rate=None, # Hz, of the frames that an index counts, or in which events are counted
 ):
     "Return the arguments of from_arrays that an object states; raises RecordingError."
-    kind = type(x).__name__
-    parts = dict(source=kind)
-    if hasattr(x, 'get_roi_ids'):
-        return parts | roiextractors_parts(x, series=series, cells=cells)
-    expect(series is None, f'series={series!r} of a {kind}, which holds one series')
-    if hasattr(x, 'channel_ids'): # of spikeinterface
-        return parts | dict(traces=x.get_traces(), timestamps=x.get_times())
-
-    if hasattr(x, 'time_support'):
+    parts = dict(source=type(x).__name__, units=getattr(x, 'attrs', {}).get('units'))
+    if hasattr(x, 'get_roi_ids'): return parts | roiextractors_parts(x, series=series, cells=cells)
+    if hasattr(x, 'time_support'): # of pynapple
         if not hasattr(x, 'd'): # Ts, TsGroup
             expect(rate, 'times of events are counted in frames: pass their rate=')
             x = x.count(1/rate)
             parts['units'] = 'events per frame'
         stretch = np.searchsorted(x.time_support.start, x.t, 'right')
         parts['breaks'] = np.flatnonzero(np.diff(stretch)) + 1
-    readable = hasattr(x, '__array__') and not hasattr(x, 'data_vars')
-    expect(readable, f'a {kind}; expected a TsdFrame, TsGroup, DataFrame, DataArray '
-           "(of a Dataset x['name']), extractor or array; of a file: read(path)")
-    if hasattr(x, 'dims'):
-        if 'units' in x.attrs: parts['units'] = x.attrs['units']
-        x = _table_of(x)
-    if hasattr(x, 'iloc'):
-        table = x if x.ndim == 2 else x.to_frame()
-        x = _neuron_table(table)
-    times, traces = _clocked(x, rate)
-    if hasattr(x, 'd') and x.ndim == 1: traces = traces[:, None] # a Tsd
+    table = in_pandas(x)
+    if not hasattr(table, 'iloc'): return parts | dict(traces=x)
 
-    columns = dict(getattr(x, 'metadata', {})) # of pynapple
-    neurons = {name: np.asarray(values) for name, values in columns.items()}
-    labels = np.array(getattr(x, 'columns', ()), str)
-    counted = np.arange(len(labels)).astype(str)
-    if (labels != counted).any(): neurons['name'] = labels
-    return parts | dict(traces=traces, timestamps=times, neurons=neurons)
+    table = pd.DataFrame(table)
+    names = [' '.join(np.atleast_1d(name).astype(str)) for name in table] # of one or more levels
+    table = table.set_axis(names, axis=1)
+    others = [*table.select_dtypes(exclude='number')]
+    expect(not others, f'columns {others[:5]} hold no numbers: drop, or pass them as behaviour=')
+    clocks = [name for name in names if is_clock(table[name])]
+    expect(len(clocks) < 2, f'columns {clocks} are clocks: keep one, in s')
+    if clocks: table = table.set_index(clocks)
+    neurons = dict(getattr(x, 'metadata', {})) # of pynapple
+    if table.columns[0] != '0': neurons['name'] = table.columns.to_numpy(str)
+    traces = table.to_numpy(float, na_value=np.nan)
+    return parts | dict(traces=traces, timestamps=times_of(table, rate), neurons=neurons)
 
 def behaviour_parts(behaviour, rate=None): # name -> series, array or (times, values); a table
     "Return name -> (T, …), or (times in s, values), which are None for times of events."
     if not hasattr(behaviour, 'items'): return behaviour
     variables = {}
     for name, x in behaviour.items():
-        times, values = x if isinstance(x, tuple) else _clocked(x, rate)
-        variables[str(name)] = values if times is None else (times, values)
+        if hasattr(x, 'time_support'): x = x.t, getattr(x, 'd', None) # of pynapple
+        x = in_pandas(x)
+        if hasattr(x, 'iloc'):
+            times, x = times_of(x, rate), x.to_numpy()
+            if times is not None: x = times, x
+        variables[str(name)] = x
     return variables
 
 def epochs_parts(trials): # IntervalSet of pynapple, or as in from_arrays
     "Return trials as arguments of from_arrays."
-    if not hasattr(trials, 'as_dataframe'): return dict(trials=trials)
-    table = trials.as_dataframe()
-    return dict(trials=table.rename(columns=dict(start='start_time', end='stop_time')))
+    ends = dict(start='start_time', end='stop_time')
+    if hasattr(trials, 'as_dataframe'): trials = trials.as_dataframe().rename(columns=ends)
+    return dict(trials=trials)
 
-# %% ../../nbs/lib/objects.ipynb #0ec5c560
-def _labels(x): # Recording or Session -> (N,)
-    n = x.traces.shape[1]
-    labels = x.neurons.get('name', ())
-    unique = len(np.unique(labels)) == n
-    return labels if unique else np.arange(n)
-
+# %% ../../nbs/lib/objects.ipynb #dbafcc5c
 def to_xarray(
-    forecast, # Forecast of one trial, or its mean: (H, N) or (1, H, N)
-    session, # Session of a z-scored forecast, Recording of one in its units
+    forecast, # Forecast of one trial: (H, N) or (1, H, N)
+    session, # Session
     start=0., # s, time of the last frame of context
 ):
     "Return an xarray.Dataset in the recording's units: mean (time, neuron), samples (S, …)."
     xarray = need('xarray', 'calm_nb[interop]', 'to_xarray')
-    n = session.traces.shape[1]
-    whole = hasattr(forecast, 'samples')
-    mean = forecast.mean if whole else forecast
-    samples = forecast.samples if whole else None
-    horizon = mean.shape[-2]
-    expect(mean.size == n*horizon and mean.shape[-1] == n, f'a forecast of shape {mean.shape}; '
-           f'expected one trial (frames, {n} neurons)')
+    mean, samples = forecast.mean, forecast.samples
     if samples is None: samples = mean
-    to_units = getattr(session, 'to_units', np.asarray)
-    mean = to_units(mean).reshape(horizon, n)
-    samples = to_units(samples).reshape(-1, horizon, n)
-
-    time = start + np.arange(1, horizon + 1)/session.rate
-    coords = dict(time=('time', time, dict(units='s')), neuron=_labels(session))
-    units = dict(units=session.units)
+    H, N = mean.shape[-2], session.n_neurons
+    mean = session.to_units(mean.reshape(H, N))
+    samples = session.to_units(samples.reshape(-1, H, N))
     values = dict(
-        mean=(('time', 'neuron'), mean, units),
-        samples=(('sample', 'time', 'neuron'), samples, units))
-    about = dict(
-        session=getattr(session, 'name', None) or session.session,
-        subject=session.subject,
-        rate=session.rate)
+        mean=(('time', 'neuron'), mean),
+        samples=(('sample', 'time', 'neuron'), samples))
+    time = start + np.arange(1, H + 1)/session.rate # s
+    coords = dict(time=time, neuron=session.neurons.get('name', np.arange(N)))
+    about = {name: getattr(session, name) for name in ('session', 'subject', 'rate', 'units')}
     return xarray.Dataset(values, coords, about)
 
 def to_pynapple(x) -> dict: # Recording or Session
     "Return its traces as TsdFrame, trials as IntervalSet, and a dict of behavior."
     nap = need('pynapple', 'calm_nb[interop]', 'to_pynapple')
     times = np.arange(len(x.traces))/x.rate
-
-    def intervals(spans, info=None): # an interval ends half a frame after its last
-        stop = times[spans[:, 1] - 1] + .5/x.rate
-        return nap.IntervalSet(times[spans[:, 0]], stop, metadata=info)
-
-    support = intervals(x.segments)
-    traces = nap.TsdFrame(times, x.traces, time_support=support, columns=_labels(x))
-    trials = intervals(x.trials, x.trial_info)
+    half = [0, .5] # an interval ends half a frame after its last
+    support = nap.IntervalSet((x.segments - half)/x.rate)
+    trials = nap.IntervalSet((x.trials - half)/x.rate, metadata=x.trial_info)
+    traces = nap.TsdFrame(times, x.traces, time_support=support, columns=x.neurons.get('name'))
     behaviour = {}
     for name, values in x.behaviour.items():
         kind = nap.Tsd if values.ndim == 1 else nap.TsdFrame
