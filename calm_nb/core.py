@@ -193,7 +193,7 @@ def read_field(file, name: str, ndim: int=None, rows: int=None, missing=..., dty
         return data.astype(dtype or data.dtype)[()] # HDF5 converts in pieces
     except Exception as error: raise RecordingError(f'{where} cannot be read: {error}') from error
 
-# %% ../nbs/lib/core.ipynb #086cb14d
+# %% ../nbs/lib/core.ipynb #d29a0c82
 def _numbers(*arrays):
     "The arrays in float64, of one shape; raises ValueError for unlike shapes and for NaN."
     arrays = np.broadcast_arrays(*(np.asarray(a, dtype=np.float64) for a in arrays))
@@ -213,7 +213,8 @@ def pearson(x, y, axis: int=-1) -> np.ndarray:
     norm_y = np.linalg.norm(y, axis=axis)
     norm = norm_x*norm_y
     r = (x*y).sum(axis)/np.where(norm > 0, norm, 1)
-    return np.where(constant, 0., np.clip(r, -1, 1))[()]
+    r = np.clip(r, -1, 1)
+    return np.where(constant, 0., r)[()]
 
 def crps(samples: np.ndarray, truth: np.ndarray) -> np.ndarray: # (S, …), (…) -> (…)
     "Return the continuous ranked probability score of samples, in units of the truth."
