@@ -10,6 +10,9 @@ SHORT   := , epochs: 5, samples: 16
 OPTIONS ?= workers: 2$(if $(filter simulation,$(DATASET)),$(SHORT))
 # STANDIN=1: synthetic files in the data set's format in place of the recordings.
 STANDIN ?=
+# Rivals by name. The simulation's are some of them, without the slow observer.
+SOME    := conditional table, Linear, ridge VAR, TCN, POCO
+BASELINES ?= $(if $(filter simulation,$(DATASET)),$(SOME),all)
 # Results go here and leave the committed figures alone; the notebook by itself goes on in the folder of runs.
 OUT     ?= runs/forecast-$(DATASET)$(if $(STANDIN),-standin)-$(SCALE)
 WORKERS ?= 2
@@ -62,11 +65,11 @@ $(STAMP): settings.ini constraints.txt setup.py
 	@test ! -d .git || $(HOOKS) || echo "nbdev's git hooks were not installed; everything else works"
 	@touch $@
 
-forecast: $(STAMP) ## run the forecasting chapter, print its table and figure (DATASET, SCALE, SEED, SESSIONS, OPTIONS, ROOT, STANDIN, OUT)
+forecast: $(STAMP) ## run the forecasting chapter, print its table and figure (DATASET, SCALE, SEED, SESSIONS, BASELINES, OPTIONS, ROOT, STANDIN, OUT)
 	@mkdir -p $(OUT)
 	@echo "Training and forecasting: dataset $(DATASET), scale $(SCALE); a line per model, about 2.5 minutes in all on two idle cores"
 	@set -o pipefail; papermill nbs/05_forecast.ipynb $(OUT)/forecast.ipynb --kernel python3 --no-progress-bar --stdout-file - --log-level WARNING \
-		-r dataset '$(DATASET)' -r scale '$(SCALE)' -p method ours -r seed '$(SEED)' -r options '$(OPTIONS)' -r out '$(call _absolute,$(OUT))' \
+		-r dataset '$(DATASET)' -r scale '$(SCALE)' -p method ours -r seed '$(SEED)' -r options '$(OPTIONS)' -r baselines '$(BASELINES)' -r out '$(call _absolute,$(OUT))' \
 		$(if $(SESSIONS),-p sessions '$(SESSIONS)') $(if $(ROOT),-r root '$(call _absolute,$(ROOT))') $(if $(STANDIN),-r root standin) \
 		2> >(grep -v IPKernelApp >&2) | grep --line-buffered -E ', seed [0-9]+: [0-9]+ s$$'
 	@python .ci/show.py $(OUT)

@@ -1,200 +1,200 @@
-"""Damage recordings and stored sessions, read them, and compare the values: python .ci/fuzz.py --n 100 --seed 1
-
-Each case copies a small folder of one format, damages one file of it and reads the copy in a child process.
-It ends in one of these ways:
-
-same          every value is what it was (the damage hit bytes that mean nothing)
-refused       RecordingError, OSError or ValueError that names a file, or the session stands in `skipped`
-other values  read without a word, and the values differ; a fault of a stored session, which has checksums;
-              only counted for raw recordings, whose formats have none
-raw error     any other error, or one that names no file: a fault
-hang, crash   no answer within --seconds, or the process died: a fault
-
-Faults are printed with their number; --format NAME --case NUMBER repeats one.
-"""
-import argparse, importlib, importlib.util, multiprocessing, os, resource, shutil, sys, tempfile, traceback
-import warnings, zipfile
-from collections import Counter
+"""Damage recordings and stored sessions, read them: fuzz.py [--n 1000] [--seed 0] [--only FORMAT]
+In half of the inputs a part is gone, empty, turned, of another type, NaN, a link to elsewhere or a
+pickle that runs code; in the others bytes are flipped or cut. Same: the traces are what they were.
+Stated: what the changed file states; after flipped bytes any, but where there are checksums.
+Refused: by an error of ours that names the file, or in `skipped`. Fault: anything else, 20 s, a
+crash, 2 GB of memory, code that was run. --n 1 --seed SEED --only FORMAT repeats an input."""
+import argparse, multiprocessing, re, resource, shutil, sys, tempfile, traceback, warnings
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
+import h5py, numpy as np, pandas as pd, pynwb, zarr
+from pynwb.testing.mock import file as mock, ophys
+from scipy.io import loadmat, savemat
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from calm_nb import datasets, fixtures
+from calm_nb.data import open_session, prepare, save_session
+from calm_nb.recordings import files
+np.set_printoptions(threshold=10**9) # values are compared by what they print
+OUTCOMES = ['same', 'stated', 'refused', 'fault'] # from good to bad
+SCRATCH = Path(tempfile.mkdtemp())
+MARKER = SCRATCH/'marker' # exists if a pickle ran
+X = np.random.default_rng(0).normal(size=(400, 6)).cumsum(0).astype('f4') # (T, N)
+TIME = np.arange(400)/10 # s
+ARRAYS = dict(dff=X, rate=10., speed=np.sin(TIME), depth=np.arange(6.))
+SMALL = { # file, with the format in front -> its parts
+    'npz/rec.npz': ARRAYS, 'mat/rec.mat': ARRAYS, 'hdf5/rec.h5': ARRAYS, 'npy/rec.npy': {'': X},
+    'caiman/rec.hdf5': {'estimates/F_dff': X.T, 'estimates/C': X.T, 'estimates/A': X,
+                        'estimates/idx_components': [0, 2, 5], 'params/data/fr': 10.},
+    'csv/rec.csv': dict(time=TIME, **{f'cell{k}': x for k, x in enumerate(X.T)}),
+    'suite2p/rec/F.npy': {'': 90 + abs(X.T)}, 'suite2p/rec/Fneu.npy': {'': 30 + X.T[::-1] % 5},
+    'suite2p/rec/iscell.npy': {'': 1 - np.eye(6, 2)},
+    'suite2p/rec/ops.npy': dict(fs=10., neucoeff=.7, frames_per_folder=[200, 200])}
+PLACES = {place.split('/')[0]: place.split('/')[1] for place in SMALL} | dict(nwb='rec.nwb')
+OPTIONS = dict(npy=dict(rate=10.), suite2p=dict(series='F'))
+FORMATS = [*PLACES, *fixtures.STANDINS, 'stored']
+TRACES = r'F_dff|dff|dF_over_F|trace_array|Fdemix|F(neu)?\.npy|cell\d|rec\.npy' # their names
 
-import numpy as np
+def load_parts(path): # name -> array
+    _, place = path.relative_to(SCRATCH).as_posix().split('/', 1)
+    if place in SMALL: return dict(SMALL[place])
+    if path.suffix == '.npz': return dict(np.load(path))
+    if path.suffix == '.mat': return {key: x for key, x in loadmat(path).items() if key[0] != '_'}
+    return {'': zarr.open_array(path.parent, mode='r')[:]} # of which it is a chunk
+def save_parts(path, parts):
+    if path.suffix == '.npy': np.save(path, parts.get('', parts))
+    elif path.suffix == '.npz': np.savez(path, **parts)
+    elif path.suffix == '.mat': savemat(path, parts, do_compression=True)
+    elif path.suffix == '.csv': pd.DataFrame.from_dict(parts, 'index').T.to_csv(path, index=False)
+    elif path.suffix in ('.h5', '.hdf5'):
+        with h5py.File(path, 'w') as file: file.update(parts)
+    else: zarr.create_array(path.parent, data=parts[''], zarr_format=2, overwrite=True)
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-os.environ |= dict(IN_TEST='1', OMP_NUM_THREADS='1')
-GOLDEN = ROOT/'nbs'/'fixtures'/'golden'
+def write(name, folder): # a small recording or session, to a new folder
+    if name in fixtures.STANDINS:
+        return (fixtures.standin(name, folder, 'tiny', sessions=2)/'standin.txt').unlink()
+    (folder/'rec').mkdir(parents=True)
+    for place, parts in SMALL.items():
+        if place.startswith(f'{name}/'): save_parts(folder.parent/place, parts)
+    if name == 'stored':
+        save_session(prepare(files.from_arrays(X, 10., None, dict(speed=TIME))), folder/'rec')
+    if name == 'nwb':
+        nwb = mock.mock_NWBFile()
+        table = ophys.mock_PlaneSegmentation(n_rois=6, nwbfile=nwb)
+        table.add_column('Accepted', 'x', data=[1, 1, 0, 1, 1, 1])
+        ophys.mock_RoiResponseSeries('dff', X, plane_segmentation=table, nwbfile=nwb)
+        nwb.add_acquisition(pynwb.TimeSeries('x', np.sin(TIME), 'x', timestamps=TIME/5))
+        for start in range(8): nwb.add_trial(float(start), start + .8)
+        with pynwb.NWBHDF5IO(str(folder/'rec.nwb'), 'w') as file: file.write(nwb)
 
-READERS = dict(atanas='atanas', tseng='tseng', sun='sun', hippocampus='tracks')  # data set -> module
-OUTCOMES = ('same', 'refused', 'other values', 'raw error', 'hang', 'crash')
-FIELDS = ('subject', 'rate', 'units', 'pseudo_trials', 'trials', 'segments')
-TABLES = ('behaviour', 'neurons', 'trial_info')
+class Bomb: __reduce__ = lambda self: (open, (str(MARKER), 'w')) # that makes the marker
+def twist(x, rng, pickles=0): # -> what was done, and the array x became; None: it is gone
+    x = np.atleast_1d(np.asarray(x))
+    one = np.arange(x.size).reshape(x.shape) == rng.integers(max(1, x.size))
+    ways = dict(
+        empty=lambda: x[:0], half=lambda: x[:-(-len(x)//2)], column=lambda: x[..., :1],
+        longer=lambda: np.concatenate([x, x[:3]]), turned=lambda: x.T, deeper=lambda: x[..., None],
+        text=lambda: x.astype(str), whole=lambda: x.astype(int), date=lambda: x.astype('M8[s]'),
+        nan=lambda: np.where(one, np.nan, x), less=lambda: np.where(one, -1, x), flat=x.ravel,
+        huge=lambda: np.where(one, 1e300, x), complex=lambda: x*1j, nans=lambda: x*np.nan,
+        gone=lambda: None, pickle=lambda: np.array([Bomb()], object))
+    way = rng.choice([*ways][:-1] + ['pickle']*pickles)
+    try: return way, ways[way]()
+    except Exception: return 'gone', None # it has no such type
 
+def change_hdf5(path, rng): # -> what was done to an attribute or object, what it became
+    names = []
+    with h5py.File(path, 'a') as file, h5py.File(path.parents[1]/'elsewhere.h5', 'w') as other:
+        file.visit(names.append)
+        name = key = rng.choice([name for name in names if not name.startswith('specifications/')])
+        place, value, attributes = file, file[name], dict(file[name].attrs)
+        if attributes and rng.random() < .3:
+            place, key = file[name].attrs, rng.choice(sorted(attributes))
+            value = attributes.pop(key)
+        if isinstance(value, h5py.HLObject): value = value[()] if hasattr(value, 'shape') else None
+        way, x = twist(value, rng)
+        if value is None or rng.random() < .2:
+            other['x'] = value*2. if np.asarray(value).dtype.kind in 'iuf' else X
+            x = dict(linked=h5py.ExternalLink(other.filename, '/x'), loop=file['/'],
+                     dangling=h5py.SoftLink('/nothing'), null=h5py.Empty('f'))
+            x = x.get(way := rng.choice([*x, 'gone']))
+        del place[key]
+        with suppress(Exception): # else it is gone
+            place[key] = x
+            file[name].attrs.update(attributes)
+        return f'{name} {key}: {way}', x if isinstance(x, np.ndarray) else None
 
-def unpack(name, folder):
-    "Write the small recordings of a data set."
-    with zipfile.ZipFile(GOLDEN/f'{name}.zip') as archive: archive.extractall(folder)
-    (folder/'standin.txt').unlink(missing_ok=True)
+def change(path, rng): # one part of what a file holds; as above
+    if h5py.is_hdf5(path): return change_hdf5(path, rng)
+    try: parts = load_parts(path)
+    except OSError: return damage(path, rng) # we know no parts of it
+    name = rng.choice([*parts])
+    way, x = twist(parts.pop(name), rng, 4*(path.suffix in ('.npy', '.npz')))
+    try: save_parts(path, parts if x is None else parts | {name: x})
+    except Exception: path.unlink() # it cannot hold this
+    return f'{name}: {way if path.exists() else "removed"}', x
 
-def write_stored(folder):
-    "Write a stored session that has every kind of column."
-    from calm_nb.data import Recording, prepare, save_session
-    rng = np.random.default_rng(0)
-    recording = Recording(
-        traces=rng.normal(size=(300, 6)).cumsum(0).astype('f4'), rate=10., subject='m1', session='s1',
-        trials=np.arange(6)[:, None]*50 + [0, 50], segments=np.array([[0, 150], [150, 300]]),
-        behaviour={'speed (cm/s)': rng.normal(size=300)}, neurons={'region': np.array(['CA1', 'CA3']*3)},
-        trial_info={'cue': np.array(['left', 'right']*3), 'correct': np.arange(6) > 2})
-    save_session(prepare(recording), folder/'session')
+def damage(path, rng): # bits flip, the end is cut, or bytes become 0
+    data, way = bytearray(path.read_bytes()), rng.choice(['flip', 'flip', 'cut', 'hole'])
+    at = int(rng.integers(len(data)))
+    for place in rng.integers(len(data), size=5*(way == 'flip')): data[place] ^= 1 << at % 8
+    if way == 'cut': del data[at:]
+    if way == 'hole': data[at:at + 500] = bytes(len(data[at:at + 500]))
+    path.write_bytes(data)
+    return f'bytes {way} at {at}', None
 
-def damage(folder, rng):
-    "Damage one file; return what was done, in words."
-    files = sorted(path for path in folder.rglob('*') if path.is_file())
-    path = files[rng.integers(len(files))]
-    data = bytearray(path.read_bytes())
-    way = rng.choice(['flip', 'flip', 'flip', 'cut', 'hole', 'removed', 'replaced', 'longer'])
-    at = int(rng.integers(max(1, len(data))))
-
-    if way == 'flip':
-        places = rng.integers(len(data), size=rng.integers(1, 9)) if data else []
-        for place in places: data[place] ^= 1 << int(rng.integers(8))
-    elif way == 'cut':
-        data = data[:at]
-    elif way == 'hole':
-        size = min(int(rng.integers(1, 4096)), len(data) - at)
-        data[at:at + size] = bytes(size)
-    elif way == 'replaced':
-        data = bytearray(rng.choice([b'', b'Not Found\n', rng.bytes(len(data) or 1)]))
-    elif way == 'longer':
-        data += rng.bytes(100)
-    if way == 'removed': path.unlink()
-    else: path.write_bytes(data)
-    return f'{path.relative_to(folder)}: {way} at {at} of {path.stat().st_size if path.exists() else 0} bytes'
-
-def values_of(session):
-    "Return everything a session holds, name -> array."
-    values = {name: np.asarray(getattr(session, name)) for name in FIELDS}
-    values['traces'] = np.asarray(session.traces[:])
-    for table in TABLES:
-        columns = getattr(session, table)
-        values |= {f'{table}/{name}': np.asarray(column) for name, column in columns.items()}
-    return values
-
-def read_folder(name, folder, store):
-    "Read all recordings of a folder: session -> values, and session or file -> why it was skipped."
-    module = importlib.import_module(f'calm_nb.recordings.{READERS[name]}')
-    corpus = module.load(folder, scale='paper', held_out=0, store=store)
-    return {session.name: values_of(session) for session in corpus}, corpus.skipped
-
-def read_stored(name, folder, store):
-    "Read the stored session, as `read_folder` does."
-    from calm_nb.data import open_session
-    session = open_session(folder/'session')
-    more = {key: np.asarray(getattr(session, key)) for key in ('mean', 'sd', 'split')}
-    return {session.name: values_of(session) | more}, {}
-
-def equal(a, b):
-    "Return whether two dicts of arrays hold the same names, types and values, NaN included."
-    def same(x, y): return x.dtype.kind == y.dtype.kind and np.array_equal(x, y, equal_nan=x.dtype.kind == 'f')
-    return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
-
-def names_a_file(error, folder, files):
-    "Return whether a message names one of the files, or the folder."
-    text = str(error)
-    return str(folder) in text or any(part in text for path in files for part in (path.name, str(path)))
-
-def judge(name, read, folder, files, truth, store):
-    "Read a damaged folder: outcome, why."
+def read(name, folder): # -> sessions by name, skipped; or trace, text, is it an error of ours
     try:
-        sessions, skipped = read(name, folder, store)
-    except (ValueError, OSError) as error:  # RecordingError is a ValueError
-        outcome = 'refused' if names_a_file(error, folder, files) else 'raw error'
-        return outcome, f'{type(error).__name__}: {error}'
-    except Exception as error:
-        return 'raw error', ''.join(traceback.format_exception(error)[-3:])
+        with redirect_stdout(None):
+            if name in fixtures.STANDINS:
+                corpus = datasets.load(name, folder, 0, 'paper', alpha=1., store=folder.parent/'s')
+                return {session.name: session for session in corpus}, corpus.skipped
+            if name == 'stored': return {'rec': open_session(folder/'rec')}, {}
+            if name == 'suite2p': files.read(folder/'rec', False) # dF/F, too
+            return {'rec': files.read(folder/PLACES[name], False, **OPTIONS.get(name, {}))}, {}
+    except Exception as e: # RecordingError is a ValueError
+        return traceback.format_exc(), str(e), isinstance(e, (ValueError, FileNotFoundError))
 
-    known, before = truth
-    wrong = [key for key in sessions if key not in known or not equal(sessions[key], known[key])]
-    if wrong: return 'other values', ', '.join(wrong)
-    unnamed = [why for why in skipped.values() if why not in before and not names_a_file(why, folder, files)]
-    if unnamed: return 'raw error', f'skipped without a file name: {unnamed[0]}'
-    missing = sorted(set(known) - set(sessions))
-    removed = not all(path.exists() for path in files)
-    if not missing: return 'same', ''
-    if removed or len(skipped) > len(before): return 'refused', '; '.join(skipped.values())
-    return 'other values', f'{missing} left out without a word'
+def compare(name, done, x, new, old): # -> the outcome for traces, after a part became x
+    same, flipped = np.array_equal(new.traces, old.traces), 'bytes' in done
+    if name == 'stored' and flipped: same &= repr(vars(new)) == repr(vars(old))
+    if same: return 'same'
+    if flipped: return 'fault' if name in ('npz', 'stored') else 'stated' # those have checksums
+    after, before = new.traces.shape, old.traces.shape
+    told = (new.notes, new.units) != (old.notes, old.units) or re.search(TRACES, done)
+    if after == before[::-1] or after != before and not told: return 'fault'
+    if name == 'suite2p' and re.search(r'F(neu)?\.npy', done): fine = x.shape == (6, 400)
+    elif re.search('conversion|offset|neucoeff|iscell|_t', done): fine = True # or convolved events
+    else:
+        x = np.atleast_2d(x if x is not None and x.dtype.kind in 'biufM' else 0).astype(float)
+        rows = [row[:after[0]] for row in (*X.T, *old.traces.T, *x, *x.T) if len(row) >= after[0]]
+        fine = all(any(np.allclose(row, y, 1e-4, 1e-4) for row in rows) for y in new.traces.T)
+    return 'stated' if fine else 'fault'
 
-def run_case(pipe, name, read, original, truth, case, gigabytes):
-    "In a child process: damage a copy, read it, send what was done and how it ended."
-    warnings.simplefilter('ignore')
-    used = int(Path('/proc/self/statm').read_text().split()[0])*4096
-    resource.setrlimit(resource.RLIMIT_AS, (used + int(gigabytes*1e9),)*2)
-    sys.stdout = open(os.devnull, 'w')
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)/original.name
-        shutil.copytree(original, folder)
-        files = [path for path in folder.rglob('*') if path.is_file()]
-        pipe.send(damage(folder, np.random.default_rng(case)))
-        pipe.send(judge(name, read, folder, files, truth, Path(temporary)/'store'))
+def judge(name, done, x, answer, truth, path): # -> outcome, why
+    if MARKER.exists(): return 'fault', 'what was pickled ran'
+    named = lambda text: str(SCRATCH) in text or path.name in text
+    if len(answer) == 3:
+        trace, text, own = answer
+        fine = own and named(text) and not re.search('MemoryError|nable to allocate', trace)
+        return ('refused', text) if fine else ('fault', trace)
+    sessions, skipped = answer
+    ends = [('refused' if named(why) else 'fault', why) for why in skipped.values()]
+    if len(sessions) + len(skipped) < len(truth): ends.append(('fault', 'left out in silence'))
+    for key, new in sessions.items():
+        old = truth.get(key, [*truth.values()][0])
+        ends.append((compare(name, done, x, new, old), f'{old.traces.shape} to {new.traces.shape}'))
+    return max(ends, key=lambda end: OUTCOMES.index(end[0]))
 
-def try_case(name, read, original, truth, case, seconds, gigabytes):
-    "Return what was done to a copy, how reading it ended, and why."
-    here, away = multiprocessing.Pipe(duplex=False)
-    given = away, name, read, original, truth, case, gigabytes
-    child = multiprocessing.get_context('fork').Process(target=run_case, args=given)
-    child.start()
-    away.close()
-    done, ended = '?', ('hang', f'no answer within {seconds:g} s')
-    try:
-        if here.poll(seconds): done = here.recv()
-        if here.poll(seconds): ended = here.recv()
-    except EOFError:
-        child.join()
-        ended = 'crash', f'exit code {child.exitcode}'
-    child.kill()
-    child.join()
-    return done, *ended
-
-def main():
+if __name__ == '__main__':
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--format', default='', help='one of ' + ', '.join([*READERS, 'stored']))
-    parser.add_argument('--n', type=int, default=50, help='cases of each format')
+    parser.add_argument('--n', type=int, default=1000)
     parser.add_argument('--seed', type=int, default=0)
-    parser.add_argument('--case', type=int, help='this case alone, with its outcome')
-    parser.add_argument('--seconds', type=float, default=30., help='after which a case hangs')
-    parser.add_argument('--gigabytes', type=float, default=2., help='of memory that a case may take')
+    parser.add_argument('--only', choices=FORMATS)
     args = parser.parse_args()
     warnings.simplefilter('ignore')
-    cases = [args.case] if args.case is not None else range(args.seed*10**6, args.seed*10**6 + args.n)
-    counts, faults = {}, 0
-
-    for name in [args.format] if args.format else [*READERS, 'stored']:
-        module = f'calm_nb.recordings.{READERS[name]}' if name in READERS else 'calm_nb.data'
-        if importlib.util.find_spec(module) is None:
-            print(f'{name}: not tried, there is no {module}')
-            continue
-        read = read_folder if name in READERS else read_stored
-        with tempfile.TemporaryDirectory() as temporary:
-            original = Path(temporary)/name
-            original.mkdir()
-            try:
-                write_stored(original) if name == 'stored' else unpack(name, original)
-                sessions, skipped = read(name, original, Path(temporary)/'store')
-            except Exception as error:
-                print(f'{name}: cannot be read as it is: {type(error).__name__}: {error}')
-                faults += 1
-                continue
-            truth = sessions, {*skipped.values()}
-            counts[name] = Counter()
-            for case in cases:
-                done, outcome, why = try_case(name, read, original, truth, case, args.seconds, args.gigabytes)
-                counts[name][outcome] += 1
-                fault = outcome in OUTCOMES[3:] or outcome == 'other values' and name == 'stored'
-                faults += fault
-                if fault or args.case is not None: print(f'{name} case {case}, {done}: {outcome}, {why[:600]}')
-
-    print(f'{"":12}' + ''.join(f'{outcome:>14}' for outcome in OUTCOMES))
-    for name, found in counts.items(): print(f'{name:12}' + ''.join(f'{found[outcome]:14}' for outcome in OUTCOMES))
-    print(f'{faults} faults')
-    return int(faults > 0)
-
-if __name__ == '__main__': sys.exit(main())
+    used = int(Path('/proc/self/statm').read_text().split()[0])*4096
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2*10**9,)*2) # of children, too
+    truths, pool, table = {}, None, pd.DataFrame(0, FORMATS, OUTCOMES)
+    for seed in range(args.seed, args.seed + args.n):
+        name, rng = args.only or FORMATS[seed % len(FORMATS)], np.random.default_rng(seed)
+        whole, folder = SCRATCH/name, SCRATCH/str(seed)/name
+        if name not in truths: truths[name], _ = write(name, whole) or read(name, whole)
+        shutil.copytree(whole, folder)
+        path = rng.choice([path for path in sorted(folder.rglob('*')) if path.is_file()])
+        done, x = (change if rng.random() < .5 else damage)(path, rng)
+        done = f'{path.relative_to(folder)}: {done}'
+        if pool is None: pool = ProcessPoolExecutor(1, multiprocessing.get_context('fork'))
+        try: answer = pool.submit(read, name, folder).result(20)
+        except Exception as error: # TimeoutError, BrokenProcessPool
+            for process in [*(pool._processes or {}).values()]: process.kill()
+            answer, pool = (repr(error), '', False), None
+        outcome, why = judge(name, done, x, answer, truths[name], path)
+        table.loc[name, outcome] += 1
+        if outcome == 'fault' or args.n == 1:
+            print(f'--seed {seed} --only {name}: {done}: {outcome}: {why[-900:]}', flush=True)
+        MARKER.unlink(missing_ok=True)
+        shutil.rmtree(folder.parent)
+    shutil.rmtree(SCRATCH)
+    print(table, table.sum().to_dict(), sep='\n')
+    sys.exit(int(table.fault.sum() > 0))

@@ -292,7 +292,7 @@ class Corpus:
             'held-out': self.held_out}
         return map(self.__getitem__, names[choose('sessions', which, names)])
 
-# %% ../nbs/01_data.ipynb #b5c259e5
+# %% ../nbs/01_data.ipynb #dbae9ba3
 _TABLES = ('behaviour', 'neurons', 'trial_info')
 _VERSION = 3 # of what `save_session` writes
 
@@ -315,15 +315,15 @@ def save_session(session: Session, folder):
 
 def open_session(folder, seed: int=0) -> Session: # of the split
     "Open a stored session; raises RecordingError if it is damaged or not there."
-    try:
+    try: # zip and NumPy raise many kinds, and another npz lacks columns
         with np.load(Path(folder)/'session.npz') as file: arrays = dict(file) # checks the sums
-    except Exception as error: # zip and NumPy raise many kinds
-        raise RecordingError(f'{folder} is damaged, delete it: {error}') from error
-    values = json.loads(arrays.pop('values').item())
-    for table in _TABLES:
-        names = values.pop(f'{table} names')
-        values[table] = {name: arrays.pop(f'{table} {i}') for i, name in enumerate(names)}
-    return resplit(Session(**arrays, **values), seed)
+        values = json.loads(arrays.pop('values').item())
+        for table in _TABLES:
+            names = values.pop(f'{table} names')
+            values[table] = {name: arrays.pop(f'{table} {i}') for i, name in enumerate(names)}
+        return resplit(Session(**arrays, **values), seed)
+    except Exception as error:
+        raise RecordingError(f'{folder} is damaged, delete it: {error!r}') from error
 
 @dataclass(frozen=True)
 class Raw:
@@ -361,7 +361,7 @@ def _store(label, raw, folder, alpha, neurons):
         try: recording = raw.read()
         except RecordingError: raise
         except Exception as error: # whatever a damaged file brings about
-            raise RecordingError(f'{label}: {error!r}') from error
+            raise RecordingError(f'{raw.files[0]}: {label}: {error!r}') from error
         return prepare(thin(recording, neurons), alpha)
 
     # files, and what is in folders, are recognised by path, size and time of change

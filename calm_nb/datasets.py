@@ -57,7 +57,7 @@ SOURCES = {
         f'rate series plane cells time window neurons_first session subject {_STORE}',
         'a folder of any layout; README says what is read')}
 
-# %% ../nbs/lib/datasets.ipynb #9bc8300c
+# %% ../nbs/lib/datasets.ipynb #e39fee74
 def find_dataset(name: str, root=None) -> Path: # None: $CALM_NB_DATA/<name>, else data/<name>
     "Return the folder of a data set (None without files); FileNotFoundError says how to get it."
     source, base = SOURCES[choose('dataset', name, SOURCES)], os.environ.get('CALM_NB_DATA')
@@ -87,7 +87,8 @@ def load(
     folder = standin(name, scale=scale) if root == 'standin' else find_dataset(name, root)
     try: corpus = source.load(folder, scale=scale, **options)
     except FileNotFoundError as error:
-        content = sorted(path.name for path in folder.iterdir())[:8]
+        content = [path.name for path in folder.iterdir()]
+        content = sorted(content)[:8]
         raise FileNotFoundError(f'{error} The folder holds {content}.') from error
     if root == 'standin': corpus.name += '-standin'
     return corpus
@@ -114,16 +115,18 @@ def single_sessions(corpus: Corpus, dataset: str, n: int=3) -> list: # names of 
     others = [name for name in corpus.held_in if name not in names]
     return [*names, *others][:n]
 
-# %% ../nbs/lib/datasets.ipynb #91d1ddf8
+# %% ../nbs/lib/datasets.ipynb #fc979935
 def download(name: str, folder=None) -> Path: # the folder, to be passed to `load` as root
     "Fetch a release and unpack it; ValueError says how to get one that is too large, OSError."
-    source, base = SOURCES[choose('dataset', name, SOURCES)], os.environ.get('CALM_NB_DATA')
+    source = SOURCES[choose('dataset', name, SOURCES)]
+    base = os.environ.get('CALM_NB_DATA')
     folder = Path(folder or f'{base or "data"}/{name}').expanduser()
     if not source.files:
         raise ValueError(f'{name} is not fetched by one call. {source.get.format(folder=folder)}')
     pooch = need('pooch', why='downloading')
     folder.mkdir(parents=True, exist_ok=True)
-    needed = 4*sum(size for file, *_, size in source.files if not (folder/file).exists())
+    missing = [size for file, *_, size in source.files if not (folder/file).exists()]
+    needed = 4*sum(missing)
     free = shutil.disk_usage(folder).free
     if free < needed: raise OSError(f'{folder}: {free:,} bytes are free and {needed:,} are needed')
     for file, url, md5, _ in source.files:

@@ -85,7 +85,7 @@ def coverage(ranks): # of rank_histogram -> (19,)
     edges = np.linspace(-1, 1, len(below)) # a central band is one from -level to level
     return np.interp(LEVELS, edges, below) - np.interp(-LEVELS, edges, below)
 
-# %% ../nbs/05a_scores.ipynb #b261b1d5
+# %% ../nbs/05a_scores.ipynb #ec8a4b09
 METRICS = { # name -> label, 1 where more is better, -1 where less is
     'corr': ('correlation within trials', 1),
     'corr_concat': ('correlation over joined trials', 1),
@@ -147,7 +147,6 @@ def evaluate(
         batches.append(batch)
         tables.append(_score_trials(trials, *batch))
         ranks += rank_histogram(samples, truth)
-
     by_trial = pd.concat(tables)
     joined = [batch.reshape(3, -1, session.n_neurons) for batch in batches]
     mean, truth, _ = np.concatenate(joined, axis=1)
@@ -353,7 +352,7 @@ def compare(
         print(f'{name}, seed {seed}: {seconds:.0f} s', flush=True)
     return read_table(out/SCORES)
 
-# %% ../nbs/05a_scores.ipynb #7618a40b
+# %% ../nbs/05a_scores.ipynb #d47a2361
 _COLORS = COLORS | {'Oracle': COLORS['reference'], 'Observer': COLORS['truth']}
 
 def _colors(models): return [_COLORS.get(model, '#8C6D46') for model in models]
@@ -415,10 +414,9 @@ def figure_ahead(curves, models, split='single'): # of curve_table
 def figure_example(example, model): # of forecast_<model>.json
     "Draw the truth of its neurons, the forecast mean with its r and the 80 % band."
     arrays = [np.transpose(example[name]) for name in ('truth', 'mean', 'low', 'high')]
-    neurons = example['neurons']
     color, = _colors([model])
-    fig, axes = _panels(len(neurons), 1, 4, sharex=True)
-    for ax, neuron, truth, mean, low, high in zip(axes, neurons, *arrays):
+    fig, axes = _panels(len(arrays[0]), 1, 4, sharex=True)
+    for ax, neuron, truth, mean, low, high in zip(axes, example['neurons'], *arrays):
         context = len(truth) - len(mean)
         x = np.arange(len(truth))/example['rate']
         r = pearson(mean, truth[context:])

@@ -308,12 +308,11 @@ class RidgeVAR(Drawing):
         self.n_parameters += coef.size
         return partial(_roll_out, coef, order)
 
-# %% ../../nbs/05b_linear.ipynb #897de63f
+# %% ../../nbs/05b_linear.ipynb #a0fe738a
 class ZeroShot(Drawing):
     "fracast, a pretrained model of single series; raises ImportError where it is not installed."
     name = 'fracast'
     method = 'zero-shot'
-
     def fit(self, sessions): # only opens the model: tells before hours of work what is missing
         library = need('fracast', why='the zero-shot rival').FracastModel
         self.model = library.from_pretrained(None, device=str(best_device()))

@@ -106,7 +106,7 @@ def join_planes(planes, plane, cells, series, notes): # number -> (columns, rows
         units=units_of(series),
         notes=notes)
 
-# %% ../../nbs/lib/formats.ipynb #219ed19f
+# %% ../../nbs/lib/formats.ipynb #2d6e3ff5
 def nwb_objects(io, kinds, notes): # pynwb.NWBHDF5IO
     "Return the objects of these kinds by path, of pynwb; notes name those that are invalid."
     objects, groups = {}, [io.read_builder()]
@@ -192,7 +192,7 @@ def nwb_parts(
     core, notes = need('pynwb', why='reading NWB files'), []
     Series, Intervals = core.ophys.RoiResponseSeries, core.epoch.TimeIntervals
     with warnings.catch_warnings(action='ignore'), open_hdf5(path) as file:
-        io = core.NWBHDF5IO(file=file, mode='r')
+        io = core.NWBHDF5IO(file=file, mode='r', load_namespaces=False) # they may be damaged
         objects = nwb_objects(io, (core.TimeSeries, Intervals), notes)
         rois = {place: x for place, x in objects.items() if isinstance(x, Series)}
         tables = {x.name: place for place, x in objects.items() if isinstance(x, Intervals)}
@@ -222,7 +222,7 @@ def nwb_parts(
         subject = read_field(file, 'general/subject/subject_id', missing='')
     return parts | dict(subject=str(subject) or None)
 
-# %% ../../nbs/lib/formats.ipynb #e37d722e
+# %% ../../nbs/lib/formats.ipynb #f44a9f11
 SETTINGS = 'db.npy', 'settings.npy', 'ops.npy'
 
 class SettingsUnpickler(TableUnpickler):
@@ -287,6 +287,9 @@ def open_plane(folder, series, cells, rate, notes):
     if series == 'spks': file, share = 'spks.npy', 0
     F = load_npy(folder/file)
     T = F.shape[1]
+    neuropil = load_npy(folder/'Fneu.npy') if share else F
+    expect(F.shape == neuropil.shape and F.dtype.kind in 'biuf', f'{folder}: F.npy {F.shape} of '
+           f'{F.dtype}, Fneu.npy {neuropil.shape}; expected numbers (cells, frames), as many')
     columns = dict(roi=np.arange(len(F)))
     if cells == 'accepted':
         columns['iscell'] = load_npy(folder/'iscell.npy') # (n, 2): accepted, its probability
@@ -297,7 +300,6 @@ def open_plane(folder, series, cells, rate, notes):
 
     def read(rows):
         traces = np.empty((T, len(rows)), np.float32)
-        if share: neuropil = load_npy(folder/'Fneu.npy')
         for i in range(0, len(rows), 256): # in pieces, for the memory
             piece = rows[i:i + 256]
             x = F[piece].astype(float)
@@ -326,7 +328,7 @@ def suite2p_parts(
             planes[number], stated = open_plane(place, series, cells, rate, notes)
     return join_planes(planes, plane, cells, series, notes) | stated
 
-# %% ../../nbs/lib/formats.ipynb #194cd3fe
+# %% ../../nbs/lib/formats.ipynb #344e872d
 ESTIMATES = 'F_dff', 'C', 'YrA+C', 'S'
 
 def find_estimates(file):
@@ -356,7 +358,9 @@ def caiman_parts(
         columns = dict(roi=np.arange(len(x)))
         if np.ndim(file.get(where + 'idx_components')):
             good = read_field(file, where + 'idx_components', dtype=int)
-            columns['accepted'] = np.bincount(good, minlength=len(x))
+            right = ((0 <= good) & (good < len(x))).all()
+            expect(right, f'{where}idx_components {good} of {len(x)} components')
+            columns['accepted'] = np.isin(columns['roi'], good)
         else: notes.append('no component was judged: all are read')
         fr = read_field(file, 'params/data/fr', missing=np.str_())
     planes = {0: (columns, lambda rows: x[rows].T)}
