@@ -13,13 +13,13 @@ from pathlib import Path
 
 # Lines of each module, in the order of imports: a module imports only what stands above it.
 BUDGETS = {
-    'core': 226, 'layers': 150, 'training': 270, 'plots': 220, 'data': 444,
-    'recordings.atanas': 200, 'recordings.tseng': 240, 'recordings.sun': 230, 'recordings.tracks': 125,
+    'core': 226, 'layers': 150, 'training': 270, 'plots': 220, 'data': 446,
+    'recordings.atanas': 200, 'recordings.tseng': 240, 'recordings.sun': 230, 'recordings.tracks': 126,
     'recordings.formats': 320, 'recordings.objects': 120, 'recordings.files': 380,
     'simulation': 220, 'ceilings': 150, 'tasks': 310, 'fixtures': 180, 'datasets': 142,
     'nq': 425, 'dat': 590, 'calm': 330, 'scores': 430, 'baselines.linear': 330, 'baselines.networks': 470,
     'heads': 480, 'baselines.decoders': 350, 'analyses': 480, 'variants': 160,
-    'signal': 250, 'report': 300, 'command': 180, 'workflow': 298}
+    'signal': 250, 'report': 300, 'command': 180, 'workflow': 295}
 COLUMNS, NODES, ALL_NODES = 100, 13, 12
 LINES, PUBLIC, TESTS = 9300, 215, 6500
 CHAPTER = dict(cells=40, words=1000, shown=25, printed=25, parameters=10, picture=7)

@@ -292,7 +292,7 @@ class Corpus:
             'held-out': self.held_out}
         return map(self.__getitem__, names[choose('sessions', which, names)])
 
-# %% ../nbs/01_data.ipynb #dbae9ba3
+# %% ../nbs/01_data.ipynb #1c8a4427
 _TABLES = ('behaviour', 'neurons', 'trial_info')
 _VERSION = 3 # of what `save_session` writes
 
@@ -321,6 +321,8 @@ def open_session(folder, seed: int=0) -> Session: # of the split
         for table in _TABLES:
             names = values.pop(f'{table} names')
             values[table] = {name: arrays.pop(f'{table} {i}') for i, name in enumerate(names)}
+        x = arrays['traces']
+        expect(x.dtype == np.float32 and x.ndim == 2, 'other traces')
         return resplit(Session(**arrays, **values), seed)
     except Exception as error:
         raise RecordingError(f'{folder} is damaged, delete it: {error!r}') from error

@@ -15,7 +15,7 @@ from scipy.signal import lfilter
 from ..core import RecordingError, choose, expect
 from ..data import Raw, Recording, stored_corpus
 
-# %% ../../nbs/lib/tracks.ipynb #6e7191be
+# %% ../../nbs/lib/tracks.ipynb #379b7b84
 MICE = dict.fromkeys('C5M1 C6M3 C6M4 C8M2'.split(), 'CA1') # part of the hippocampus
 MICE |= dict.fromkeys('C14M4 C15M2 C23M4 C24M3 C24M4'.split(), 'CA3')
 EVENTS, POSITION = 'spike_train', 'stimulus_trace' # variables, and ends of the files' names
@@ -37,6 +37,7 @@ def _load_sessions(path, name, changed):
         up, down = cells[track, session]
         values = np.concatenate([up, down]).astype(np.float32)
         if values.size: sessions[track + 1, session + 1] = values, len(up)
+    expect(sessions, 'no session in it has values')
     return sessions, 'calm_nb_standin' in content
 
 def read_sessions(path, name):
