@@ -27,7 +27,7 @@ CHAPTER = dict(cells=40, words=1000, shown=25, printed=25, parameters=10, pictur
 # Not yet rewritten: their sizes may only fall, to nothing.
 FIRST = 14795 # lines of calm_nb/first
 # Rooms that are being written: (lines, nodes a line) of today, in place of their limits and of their part in the means.
-UNFINISHED = {'recordings.formats': (400, 12.2), 'recordings.objects': (119, 12.7), 'recordings.files': (530, 13.1)}
+UNFINISHED = {'recordings.formats': (400, 12.2), 'recordings.objects': (131, 12.7), 'recordings.files': (530, 13.1)}
 OLD_CHAPTERS = {
     '06_decode': dict(cells=56, words=2222, shown=42, printed=201, parameters=15, picture=17),
     '07_interpret': dict(cells=43, words=1352, shown=37, printed=321, parameters=14, picture=13),

@@ -3,9 +3,10 @@
 # %% auto #0
 __all__ = ['to_xarray', 'to_pynapple']
 
-# %% ../../nbs/lib/objects.ipynb #c92e238a
+# %% ../../nbs/lib/objects.ipynb #dde68bf1
 import numpy as np, pandas as pd
 from ..core import expect, need
+from ..data import Forecast
 from .formats import roiextractors_parts
 
 # %% ../../nbs/lib/objects.ipynb #eed41dbd
@@ -83,25 +84,36 @@ def epochs_parts(trials): # IntervalSet of pynapple, or as in from_arrays
     if hasattr(trials, 'as_dataframe'): trials = trials.as_dataframe().rename(columns=ends)
     return dict(trials=trials)
 
-# %% ../../nbs/lib/objects.ipynb #dbafcc5c
+# %% ../../nbs/lib/objects.ipynb #ca8c89b1
 def to_xarray(
-    forecast, # Forecast of one trial: (H, N) or (1, H, N)
-    session, # Session
+    forecast, # Forecast of one trial, or its mean: (H, N) or (1, H, N)
+    session, # Session of a z-scored forecast, Recording of one in its units
     start=0., # s, time of the last frame of context
 ):
     "Return an xarray.Dataset in the recording's units: mean (time, neuron), samples (S, …)."
     xarray = need('xarray', 'calm_nb[interop]', 'to_xarray')
+    if not hasattr(forecast, 'samples'): forecast = Forecast(forecast)
     mean, samples = forecast.mean, forecast.samples
     if samples is None: samples = mean
-    H, N = mean.shape[-2], session.n_neurons
-    mean = session.to_units(mean.reshape(H, N))
-    samples = session.to_units(samples.reshape(-1, H, N))
+    H, N = mean.shape[-2], session.traces.shape[1]
+    expect(mean.size == H*N and mean.shape[-1] == N, f'a forecast of shape {mean.shape}; expected '
+           f'one trial (frames, {N} neurons)')
+    to_units = getattr(session, 'to_units', np.asarray)
+    mean = to_units(mean).reshape(H, N)
+    samples = to_units(samples).reshape(-1, H, N)
+    units = dict(units=session.units)
     values = dict(
-        mean=(('time', 'neuron'), mean),
-        samples=(('sample', 'time', 'neuron'), samples))
-    time = start + np.arange(1, H + 1)/session.rate # s
-    coords = dict(time=time, neuron=session.neurons.get('name', np.arange(N)))
-    about = {name: getattr(session, name) for name in ('session', 'subject', 'rate', 'units')}
+        mean=(('time', 'neuron'), mean, units),
+        samples=(('sample', 'time', 'neuron'), samples, units))
+    time = start + np.arange(1, H + 1)/session.rate
+    coords = dict(
+        time=('time', time, dict(units='s')),
+        neuron=session.neurons.get('name', np.arange(N)))
+    about = dict(
+        session=getattr(session, 'name', None) or session.session,
+        subject=session.subject,
+        rate=session.rate,
+        units=session.units)
     return xarray.Dataset(values, coords, about)
 
 def to_pynapple(x) -> dict: # Recording or Session
