@@ -3,7 +3,7 @@
 # %% auto #0
 __all__ = ['SOURCES', 'Source', 'find_dataset', 'load', 'read_options', 'single_sessions', 'download']
 
-# %% ../nbs/lib/datasets.ipynb #2b23064e
+# %% ../nbs/lib/datasets.ipynb #53d6dfc8
 import os, shutil, tarfile, yaml
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -12,7 +12,7 @@ from pathlib import Path
 from . import simulation
 from .core import atomic_folder, choose, need
 from .data import Corpus
-from .fixtures import standin
+from .fixtures import STANDINS, standin
 from .recordings import atanas, files, sun, tracks, tseng
 
 # %% ../nbs/lib/datasets.ipynb #de845006
@@ -57,7 +57,7 @@ SOURCES = {
         f'rate series plane cells time window neurons_first session subject {_STORE}',
         'a folder of any layout; README says what is read')}
 
-# %% ../nbs/lib/datasets.ipynb #e39fee74
+# %% ../nbs/lib/datasets.ipynb #ca79ccf5
 def find_dataset(name: str, root=None) -> Path: # None: $CALM_NB_DATA/<name>, else data/<name>
     "Return the folder of a data set (None without files); FileNotFoundError says how to get it."
     source, base = SOURCES[choose('dataset', name, SOURCES)], os.environ.get('CALM_NB_DATA')
@@ -66,7 +66,7 @@ def find_dataset(name: str, root=None) -> Path: # None: $CALM_NB_DATA/<name>, el
     if folder.is_dir(): return folder
     hint = '' if root or base else ', and the variable CALM_NB_DATA is not set'
     trial = "To try without it: root='standin' takes small synthetic files of the same format."
-    if name == 'own': trial = ''
+    if name not in STANDINS: trial = ''
     raise FileNotFoundError(
         f'{name}: {folder} is no folder{hint}\n{source.what}\n{source.get.format(folder=folder)}\n'
         f'Then pass the folder as root=, or name it $CALM_NB_DATA/{name}. {trial}')

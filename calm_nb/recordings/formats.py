@@ -41,7 +41,7 @@ def reading(path):
                 words += f': {reason}'
         raise RecordingError(words) from error
 
-# %% ../../nbs/lib/formats.ipynb #855008ed
+# %% ../../nbs/lib/formats.ipynb #ff90c437
 UNITS = { # in order of choice: units -> what the name of a series says, in small letters
     'dF/F': 'd_?f_?(o(ver)?_?)?f|delta_?f',
     'fluorescence (a.u.)': '^(?![cs]$|.*(denois|deconv|spike|spks|event|inferred|neuropil|'
@@ -98,11 +98,11 @@ def join_planes(planes, plane, cells, series, notes): # number -> (columns, rows
     T = min(frames)
     expect(max(frames) < 1.01*T + 1, f'planes of {frames} frames: pass plane= to read one')
     if T < max(frames): notes.append(f'planes of {frames} frames: cut to the first {T}')
-    traces = np.concatenate([x[:T] for x in traces], 1)
-    neurons = pd.concat(tables, join='inner')
+    traces = [x[:T] for x in traces]
+    traces = np.concatenate(traces, 1) if len(traces) > 1 else traces[0] # no copy of one
     return dict(
         traces=traces,
-        neurons=dict(neurons),
+        neurons=dict(pd.concat(tables, join='inner')),
         units=units_of(series),
         notes=notes)
 
