@@ -84,7 +84,7 @@ class Recording:
         self.neurons = _check_columns(self.neurons, x.shape[1], f'{name} neurons')
         self.trial_info = _check_columns(self.trial_info, len(self.trials), f'{name} trial_info')
 
-# %% ../nbs/01_data.ipynb #2a26f9bb
+# %% ../nbs/01_data.ipynb #c454609e
 def windows_of(segments, length: int=80): # (m, 2) frames [start, stop) -> (n, 2)
     "Return windows side by side that never cross the border of a segment: pseudo-trials."
     if length < 1: raise ValueError(f'windows of {length} frames: expected at least 1')
@@ -98,7 +98,7 @@ def frame_times(stamps, frames, source, notes): # (n,) s; T; name of the file; a
     steps = np.diff(times)
     increase = (steps > 0) & (steps < np.inf)
     expect(n >= frames and increase.all(), f'{source}: {n} time stamps for {frames} frames; '
-           'expected one per frame, finite seconds that increase: export the file again')
+           'expected one per frame, finite seconds that increase: download it again')
     if n > frames:
         notes.append(f'{n} time stamps for {frames} frames: the first {frames} are used')
     return times, np.r_[False, steps > 1.5*np.median(steps)]
@@ -292,7 +292,7 @@ class Corpus:
             'held-out': self.held_out}
         return map(self.__getitem__, names[choose('sessions', which, names)])
 
-# %% ../nbs/01_data.ipynb #1c8a4427
+# %% ../nbs/01_data.ipynb #ab30aa9b
 _TABLES = ('behaviour', 'neurons', 'trial_info')
 _VERSION = 3 # of what `save_session` writes
 
@@ -363,7 +363,8 @@ def _store(label, raw, folder, alpha, neurons):
         try: recording = raw.read()
         except RecordingError: raise
         except Exception as error: # whatever a damaged file brings about
-            raise RecordingError(f'{raw.files[0]}: {label}: {error!r}') from error
+            words = repr(error).replace(f'{raw.files[0]}: ', '') # named once
+            raise RecordingError(f'{raw.files[0]}: {words}') from error
         return prepare(thin(recording, neurons), alpha)
 
     # files, and what is in folders, are recognised by path, size and time of change
@@ -404,7 +405,6 @@ def stored_corpus(
     by_name = np.ndim(held_out) > 0
     if sessions is not None and raws:
         raws = _draw(raws, sessions, seed, held_out if by_name else ())
-
     if store is None:
         base = os.environ.get('CALM_NB_STORE') or runs_root()/'store'
         store = Path(base).expanduser()/name
@@ -418,8 +418,8 @@ def stored_corpus(
             continue
         session, subject, digest = about
         first = labels.setdefault(digest, label)
-        if session in makers: skipped[label] = f'{label}: {session!r} a second time: rename one'
-        elif first != label: skipped[label] = f'{label}: a copy of {first}: remove one'
+        if session in makers: skipped[label] = f'{raw.files[0]}: {session} twice: rename or move it'
+        elif first != label: skipped[label] = f'{raw.files[0]}: a copy of {first}: remove one'
         else:
             makers[session] = partial(open_session, place, seed)
             subjects[session] = subject

@@ -12,7 +12,7 @@ import numpy as np, pandas as pd
 from ..core import RecordingError, choose, expect, open_hdf5, read_field
 from ..data import Corpus, Raw, Recording, frame_times, stored_corpus, windows_of
 
-# %% ../../nbs/lib/atanas.ipynb #9d0ed567
+# %% ../../nbs/lib/atanas.ipynb #c31f2829
 # a row per file of the lab's list: uid, release, kind, positive (side of the head angle), sha256
 WORMS = pd.read_csv(files('calm_nb')/'worms.csv')
 CONTROLS = set(WORMS.uid[WORMS.kind == 'gfp'])
@@ -40,7 +40,7 @@ def select_uids(select, uids):
     wanted = select.split() if isinstance(select, str) else select
     return {choose('recording', uid, sorted(uids)) for uid in wanted}
 
-# %% ../../nbs/lib/atanas.ipynb #618755eb
+# %% ../../nbs/lib/atanas.ipynb #88b02f6f
 def read_labels(
     path, # neuropal_label.json, plain or .bz2
 ) -> pd.DataFrame: # uid, number of the neuron (from 1), label, neuron_class, label_confidence
@@ -61,7 +61,8 @@ def read_labels(
 
 def _neuron_table(roi, neurons, labels, notes):
     "Return columns of the neurons roi, numbers from 1 of `neurons`; labels: rows of this worm."
-    names = labels.drop_duplicates('number').set_index('number')
+    names = labels.drop_duplicates().set_index('number') # of copies of the file of labels
+    if not names.index.is_unique: raise ValueError('its labels differ: keep one file of labels')
     foreign = [number for number in names.index if not 1 <= number <= neurons]
     if foreign:
         notes.append(f'labels of neurons {foreign}, of {neurons} in all: doubt the others')
@@ -72,7 +73,7 @@ def _neuron_table(roi, neurons, labels, notes):
         neuron_class=names.neuron_class.fillna('').to_numpy(str),
         label_confidence=names.label_confidence.to_numpy(np.float32))
 
-# %% ../../nbs/lib/atanas.ipynb #e9e79b06
+# %% ../../nbs/lib/atanas.ipynb #b11d159e
 def segments_of(splits, frames, source, notes):
     "Return the stretches, (m, 2) frames [start, stop); splits: (2, m) from 1, inclusive."
     expect(splits.ndim == 2 and len(splits) == 2 and (splits % 1 == 0).all(),
@@ -82,12 +83,11 @@ def segments_of(splits, frames, source, notes):
         notes.append('idx_splits lists every frame: each row is one stretch')
         splits = np.unique(splits[:, [0, -1]], axis=0).T
 
-    segments = splits.T - [1, 0]
-    last = segments.max(initial=0)
+    last = splits.max(initial=0)
     if last > frames:
         notes.append(f'idx_splits reaches to frame {last} of {frames}: cut at the last frame')
-        segments = np.minimum(segments, frames)
-        segments = segments[segments[:, 0] < frames]
+    segments = np.minimum(splits.T - [1, 0], frames)
+    segments = segments[segments[:, 0] < frames]
     edges = segments.ravel()
     expect(edges.size and edges[0] >= 0 and (np.diff(edges) >= 0).all(),
            f'{source}: gcamp/idx_splits {splits[:, :5].tolist()} is not first and last frames '
@@ -114,7 +114,7 @@ def rate_of(times, segments, source):
            'time stamps in seconds')
     return rate
 
-# %% ../../nbs/lib/atanas.ipynb #cafcfe84
+# %% ../../nbs/lib/atanas.ipynb #b3f2abab
 def _read_behaviour(file, frames, notes):
     "Return the behaviour that has values for the frames, float32, NaN where missing."
     behaviour = {}
@@ -145,12 +145,13 @@ def read(
         stamps = read_field(file, 'timing/timestamp_confocal', ndim=1)
         behaviour = _read_behaviour(file, len(x), notes)
         standin = file.attrs.get('calm_nb_standin', False)
-    said, frames, neurons = f'{path}: gcamp/{traces} of shape {x.shape}', *x.shape
+    said = f'{path}: gcamp/{traces} of shape {x.shape}'
+    frames, neurons = x.shape
     expect(behaviour, f'{said}: expected (frames, neurons), and no behaviour has {frames} values')
 
     # neurons
     good = (np.abs(x) < 1e30).all(0) # also False for NaN
-    expect(good.any(), f'{said} has no neuron without NaN')
+    expect(good.any(), f'{said} has no neuron without NaN: choose other traces=')
     roi, bad = np.flatnonzero(good) + 1, np.flatnonzero(~good) + 1
     if bad.size:
         notes.append(f'neurons {bad.tolist()} hold NaN: left out')
@@ -163,15 +164,14 @@ def read(
     trials = windows_of(segments, window)
     expect(len(trials), f'{path}: no stretch holds {window} frames: choose a shorter window')
 
-    listed = [] if standin else WORMS[WORMS.uid == uid].to_dict('records')
     units = {name: BEHAVIOUR[name] for name in behaviour}
-    meta = {'behaviour_units': units, 'standin': standin, 'listed': listed}
+    meta = {'behaviour_units': units, 'standin': standin}
     return Recording(
         x[:, good], rate_of(times, segments, path), uid, session or uid, trials, segments,
         behaviour, columns, units=TRACES[traces], pseudo_trials=True, source=path.name,
         meta=meta, notes=notes)
 
-# %% ../../nbs/lib/atanas.ipynb #39953900
+# %% ../../nbs/lib/atanas.ipynb #43c901d8
 def load(
     root, # folder of the <uid>-data.h5 files, searched with its subfolders
     select=None, # uids, in a list or text; 'paper': its 80; None: all but the controls with GFP
@@ -181,8 +181,8 @@ def load(
     "Load the worms of a folder; raises FileNotFoundError, RecordingError, ValueError."
     root, raws, skipped = Path(root).expanduser(), {}, {}
     choose('trace array', traces, TRACES)
-    paths = [path for path in sorted(root.rglob('*.h5')) if path.is_file()]
-    label_files = sorted(root.rglob('*neuropal_label*.json*'))
+    paths = sorted(root.rglob('[!.]*.h5')) # without what macOS hides beside each
+    label_files = sorted(root.rglob('neuropal_label*.json*'))
     labels = pd.concat(map(read_labels, label_files)) if label_files else NO_LABELS
 
     uids = {uid_of(path) for path in paths}

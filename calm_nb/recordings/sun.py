@@ -22,7 +22,7 @@ def download_steps(folder='data/sun'): # where the animals belong
 2. download all parts of an archive into one folder and compare their md5 sums
 3. unpack the first part, which opens the others: 7z x name.zip.001 -o'{folder}'"""
 
-# %% ../../nbs/lib/sun.ipynb #8794f45b
+# %% ../../nbs/lib/sun.ipynb #7951866c
 SIGNALS = {'F': 'fluorescence (a.u.)', 'Fneu': 'neuropil fluorescence (a.u.)',
            'Fns': 'fluorescence less neuropil (a.u.)', 'spks': 'deconvolved (a.u.)',
            'Fdemix': 'fluorescence, demixed, less neuropil and baseline (a.u.)'}
@@ -58,8 +58,7 @@ def read_signal(folder, notes):
     good = np.isfinite(traces).all(0)
     expect(good.any(), f'{folder}: NaN or infinite values in every cell; a session that was not '
            "registered is read with registration='single'")
-    if not good.all():
-        notes.append(f'{sum(~good)} cells with NaN or infinite values left out')
+    if not good.all(): notes.append(f'{sum(~good)} cells with NaN or infinite values left out')
     return traces[:, good], np.flatnonzero(good)
 
 def animal_of(folder): # A7 of Tyche-A7-SetA.zarr, which is one of its archives; M1 of M1.zarr
@@ -70,7 +69,7 @@ def session_name(folder, number): # Tyche-A7-SetA-2020_01_31-1, after day and nu
         day = open_array(folder/'data_paths', 1, 'U')[:][number]
     return folder.name.removesuffix('.zarr') + '-' + re.sub(r'[^-.+A-Za-z0-9_]+', '-', day)
 
-# %% ../../nbs/lib/sun.ipynb #1d6c0a06
+# %% ../../nbs/lib/sun.ipynb #6f3f2c7a
 MODULE = re.compile(r'builtins|datetime|numpy(\._?core\.\w+)?|'
                     r'pandas(\.arrays|\.(core|_libs)(\.\w+){1,2})?')
 ALLOWED = set('''slice date datetime timedelta dtype ndarray scalar _reconstruct _frombuffer
@@ -111,7 +110,6 @@ def read_tables(path):
     raw = decompress(path.read_bytes())
     vr = TableUnpickler(io.BytesIO(raw)).load().item() # zarr puts it in an array
     frame, trial = vr.path.frame, vr.trial
-
     # these refuse codes of categories that do not exist: pandas would read beyond its memory
     pd.MultiIndex(frame.index.levels, frame.index.codes)
     for table in (frame, trial):
@@ -151,7 +149,7 @@ def read_trials(track, table, frames, notes):
            'and False: is it another task?')
     return sorted(trials.values()), dict(labels)
 
-# %% ../../nbs/lib/sun.ipynb #d787cd54
+# %% ../../nbs/lib/sun.ipynb #dfc4c0b2
 def read(
     folder, # of an animal, which holds gimbl and multi
     number=0, # of the session
@@ -175,12 +173,13 @@ def read(
         expect(9.5 < rate < 10.5, f'{rate:.2f} Hz, not 10; take another session')
         speed = track['position'].diff().abs()*rate
         track['speed'] = speed.mask(track['interim_number'].notna() | (speed > 150))
-
         # a pulse that was lost shifts all frames after it
-        T = min(len(traces), len(track))
+        lengths = len(traces), len(track)
+        T, longer = sorted(lengths)
         whole = T == len(traces) or not track['pause'].any()
-        expect(whole and T > .95*max(len(traces), len(track)), f'{len(traces)} frames of imaging, '
-               f'{len(track)} of virtual reality, or a gap: take another session')
+        said = f'{lengths} frames of imaging and of virtual reality'
+        expect(whole and T > .95*longer, f'{said}, or a gap: take another session')
+        if T < longer: notes.append(f'{said}: the first {T} are used')
         track = track[:T]
         trials, labels = read_trials(track, table, frames or T, notes)
 
@@ -193,7 +192,7 @@ def read(
                      dict(region=np.full(len(roi), 'CA1'), roi=roi), labels, units=SIGNALS[signal],
                      source='/'.join(stored.parts[-4:]), meta=meta, notes=notes)
 
-# %% ../../nbs/lib/sun.ipynb #1eda0187
+# %% ../../nbs/lib/sun.ipynb #1bacc79d
 def load(
     root, # folder of the animals, or of folders with them
     select=None, # names of animals or sessions; None: all
@@ -219,11 +218,12 @@ def load(
             if select and not select & {name, animal}:
                 continue
             stored = folder/registration/signal/vr.name
-            expect(np.isfinite(open_array(stored, 2, 'fiu')[:, 0]).any(), f'{stored}: NaN, so not '
-                   "registered; it is read with registration='single'")
+            with reading(stored): first = open_array(stored, 2, 'fiu')[:, 0]
+            expect(np.isfinite(first).any(), f'{stored}: NaN, so not registered; it is read with '
+                   "registration='single'")
             expect(name not in raws, f'{folder}: session {name} a second time; remove one')
             raws[name] = Raw((stored, vr), partial(read, folder, number, **choices), animal)
-        except (ValueError, RuntimeError) as error:
+        except ValueError as error:
             skipped[name] = str(error)
     for word in select: choose('animal or session', word, sorted(names))
     return stored_corpus('sun', raws, choices, root=root, held_out=held_out, skipped=skipped,

@@ -3,52 +3,50 @@
 # %% auto #0
 __all__ = ['read', 'load']
 
-# %% ../../nbs/lib/tracks.ipynb #f395c3ca
+# %% ../../nbs/lib/tracks.ipynb #51666122
 import zlib
 from functools import lru_cache, partial
 from pathlib import Path
-
 import numpy as np, pandas as pd
-from scipy.io import loadmat
+from scipy.io import loadmat, whosmat
 from scipy.signal import lfilter
-
 from ..core import RecordingError, choose, expect
 from ..data import Raw, Recording, stored_corpus
 
-# %% ../../nbs/lib/tracks.ipynb #379b7b84
-MICE = dict.fromkeys('C5M1 C6M3 C6M4 C8M2'.split(), 'CA1') # part of the hippocampus
-MICE |= dict.fromkeys('C14M4 C15M2 C23M4 C24M3 C24M4'.split(), 'CA3')
+# %% ../../nbs/lib/tracks.ipynb #1e335ad3
+MICE = dict(C5M1='CA1', C6M3='CA1', C6M4='CA1', C8M2='CA1', # part of the hippocampus
+            C14M4='CA3', C15M2='CA3', C23M4='CA3', C24M3='CA3', C24M4='CA3')
 EVENTS, POSITION = 'spike_train', 'stimulus_trace' # variables, and ends of the files' names
 ACTIVE = 5   # frames with an event that a neuron must have
 DECAY = .7   # s, of the exponential that events are convolved with (in `units`, too)
 SHORTEST, LONGEST = 1.6, 15. # s, of a trial
 LARGEST = 2**29 # bytes of a file when unpacked; the real ones have 0.2 GB
 
-def mouse_of(path): return path.name.removesuffix(f'_{EVENTS}.mat')
+def mouse_at(path): return path.with_name(path.name.split('_')[0]) # folder/C5M1
 
 @lru_cache(maxsize=2) # the two files of a mouse, whose sessions are read one after the other
 def _load_sessions(path, name, changed):
     packed = path.read_bytes()[136:] # the first variable, after the headers of file and variable
-    size = len(zlib.decompressobj().decompress(packed, LARGEST))
-    expect(size < LARGEST, '0.5 GB or more when unpacked')
-    content = loadmat(path, variable_names=[name, 'calm_nb_standin'])
-    cells, sessions = content[name], {}
+    first = zlib.decompressobj().decompress(packed, LARGEST)
+    expect(len(first) < LARGEST, '0.5 GB or more when unpacked')
+    expect(name.encode() in first[:99], 'its first variable is another, or none') # unmeasured
+    cells, sessions = loadmat(path, variable_names=name)[name], {}
     for track, session in np.ndindex(cells.shape[:2]):
         up, down = cells[track, session]
         values = np.concatenate([up, down]).astype(np.float32)
         if values.size: sessions[track + 1, session + 1] = values, len(up)
     expect(sessions, 'no session in it has values')
-    return sessions, 'calm_nb_standin' in content
+    return sessions
 
-def read_sessions(path, name):
-    "Return {(track, session): (values (T, k), first frame of direction 2)}, and if synthetic."
-    path = path.with_name(path.name.replace(EVENTS, name))
+def read_sessions(mouse, name): # as by `mouse_at`
+    "Return {(track, session): (values (T, k), first frame of direction 2)} of one of the files."
+    path = Path(f'{mouse}_{name}.mat')
     try: return _load_sessions(path, name, path.stat().st_mtime_ns)
     except Exception as error: # scipy raises many kinds
-        raise RecordingError(f'{path}: {error!r}; expected compressed MATLAB 5 as released: '
-                             'download both files again') from error
+        raise RecordingError(f'{path}: {error!r}; expected compressed MATLAB 5 as released, that '
+                             'you may read: download both files again') from error
 
-# %% ../../nbs/lib/tracks.ipynb #703dba10
+# %% ../../nbs/lib/tracks.ipynb #a33b32b5
 def find_laps(position, turn):
     "Return stretches: start, stop, direction, lap; position (T,) in bins, down from frame `turn`."
     steps = np.abs(np.diff(position))
@@ -56,23 +54,24 @@ def find_laps(position, turn):
     cuts = np.flatnonzero(steps > 1) + 1
     new_lap = steps[cuts - 1] > np.ptp(position)/2
     edges = np.r_[0, cuts, len(position)]
-    laps = pd.DataFrame({'start': edges[:-1], 'stop': edges[1:]})
-    laps['lap'] = np.r_[0, new_lap.cumsum()]
+    numbers = np.r_[0, new_lap.cumsum()]
+    laps = pd.DataFrame({'start': edges[:-1], 'stop': edges[1:], 'lap': numbers})
     laps['direction'] = np.where(laps.start < turn, 'up', 'down')
     laps['lap'] -= laps.groupby('direction').lap.transform('min') # from 0 in each direction
     return laps
 
-# %% ../../nbs/lib/tracks.ipynb #3cb743f0
+# %% ../../nbs/lib/tracks.ipynb #899346c1
 def read(
     path, # <mouse>_spike_train.mat, in one folder with <mouse>_stimulus_trace.mat
     track=1, session=1, # from 1
 ): # Recording; a trial per lap, or per stretch of it
     "Read one session; raises RecordingError that names the file, ValueError."
     path = Path(path)
-    mouse = choose('mouse', mouse_of(path), MICE)
+    place = mouse_at(path)
+    mouse = choose('mouse', place.name, MICE)
     rate = 10. if mouse == 'C8M2' else 20. # frames per second
-    events, standin = read_sessions(path, EVENTS)
-    positions, _ = read_sessions(path, POSITION)
+    events = read_sessions(place, EVENTS)
+    positions = read_sessions(place, POSITION)
     key = choose(f'track and session of {path}', (track, session), events.keys() & positions.keys())
     x, turn = events[key] # (T, N)
     at, turn_at = positions[key] # (T, 1) bins
@@ -83,14 +82,14 @@ def read(
     seconds = (laps.stop - laps.start)/rate
     trials = laps[seconds.between(SHORTEST, LONGEST)]
     good = np.isfinite(x).all(0) & ((x > 0).sum(0) >= ACTIVE)
+    standin = 'calm_nb_standin' in repr(whosmat(path))
     note = f'{sum(good)} of {len(good)} neurons, {len(trials)} of {len(laps)} stretches are used'
     expect(good.any() and len(trials), f'{path}, {key}: {note}')
     x = x[:, good] # calcium from events, anew in each stretch
     fade = np.exp(-1/(rate*DECAY))
     segments = laps[['start', 'stop']].to_numpy()
     for start, stop in segments:
-        stretch = x[start:stop]
-        x[start:stop] = lfilter([1], [1, -fade], stretch, axis=0)
+        x[start:stop] = lfilter([1], [1, -fade], x[start:stop], axis=0)
     direction = np.where(np.arange(len(x)) < turn, np.float32(1), -1)
     return Recording(
         x, rate, mouse, f'{mouse}-track{track}-session{session}',
@@ -98,11 +97,10 @@ def read(
         behaviour={'position': at[:, 0], 'direction': direction},
         neurons={'roi': np.flatnonzero(good) + 1, 'region': np.full(sum(good), MICE[mouse])},
         trial_info={'direction': trials.direction, 'lap': trials.lap},
-        units='events convolved with a decay of 0.7 s',
-        source=path.name, notes=[note],
+        units='events convolved with a decay of 0.7 s', source=path.name, notes=[note],
         meta={'behaviour_units': {'position': 'bin'}, 'standin': standin})
 
-# %% ../../nbs/lib/tracks.ipynb #339fd087
+# %% ../../nbs/lib/tracks.ipynb #bc531fb6
 def load(
     root, # folder of the .mat files, searched with its subfolders
     held_out=None, # mice, their number or fraction; None: C5M1 and C14M4, else a quarter
@@ -110,17 +108,19 @@ def load(
 ): # Corpus; one session per mouse, track and day
     "Load the sessions of a folder; raises FileNotFoundError, ValueError."
     root, raws, skipped = Path(root).expanduser(), {}, {}
-    for path in sorted(root.rglob(f'*_{EVENTS}.mat')):
-        mouse = mouse_of(path)
-        if mouse not in MICE: continue
-        both = path, path.with_name(f'{mouse}_{POSITION}.mat')
-        try: sessions, _ = read_sessions(path, POSITION) # the smaller file tells which there are
-        except RecordingError as error: skipped[mouse] = str(error)
-        else:
-            for track, session in sessions:
-                name = f'{mouse}-track{track}-session{session}'
-                raws[name] = Raw(both, partial(read, path, track, session), mouse)
+    for mouse in sorted({*map(mouse_at, root.rglob('[!.]*_s*_tra[ic][ne].mat'))}):
+        files = [Path(f'{mouse}_{name}.mat') for name in (EVENTS, POSITION)] # one may be missing
+        try: sessions = read_sessions(mouse, POSITION) # the smaller file tells which there are
+        except RecordingError as error:
+            skipped[str(mouse)] = str(error)
+            continue
+        for track, session in sessions:
+            name = f'{mouse.name}-track{track}-session{session}'
+            while name in raws: name += ' again' # in another folder
+            raws[name] = Raw(files, partial(read, files[0], track, session), mouse.name)
     if held_out is None:
-        held_out = sorted({'C5M1', 'C14M4'} & {raw.subject for raw in raws.values()}) or .25
+        present = {raw.subject for raw in raws.values()}
+        held_out = sorted({'C5M1', 'C14M4'} & present)
+        if len(held_out) in (0, len(present)): held_out = .25
     return stored_corpus('hippocampus', raws, {}, root=root, held_out=held_out,
                          expected=f'files <mouse>_{EVENTS}.mat', skipped=skipped, **options)

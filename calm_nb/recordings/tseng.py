@@ -50,7 +50,7 @@ def download_steps(
                      f"sub-{m}/*-area-{r}-{l}-{i}-imaging*'")
     return '\n'.join(lines)
 
-# %% ../../nbs/lib/tseng.ipynb #c9966849
+# %% ../../nbs/lib/tseng.ipynb #554eb18f
 FIELDS = { # dataset of a plane, unit
     'dff': ('processing/ophys/df_over_f_plane_{0}/dF_over_F_plane_{0}/data', 'dF/F'),
     'deconvolved': ('processing/ophys/deconvolved_activity_plane_{0}/data', 'deconvolved (a.u.)')}
@@ -121,10 +121,10 @@ def read_traces(file, field, T, multi, notes):
         table = read_table(file, rois, ['area', 'ml', 'ap', 'depth'])
         region = table.pop('area').replace('A', 'visA') # elsewhere the files call it visA
         tables.append(table.assign(plane=plane, roi=range(x.shape[1]), region=region))
-    expect(traces, 'no traces; choose another field of FIELDS')
+    expect(traces, 'no traces; choose another field=')
     traces, neurons = np.concatenate(traces, 1), pd.concat(tables)
     good = np.isfinite(traces).all(0)
-    expect(good.any(), 'NaN or infinite values in every neuron; choose another field of FIELDS')
+    expect(good.any(), 'NaN or infinite values in every neuron; choose another field=')
     if not good.all():
         notes.append(f'{sum(~good)} neurons with NaN or infinite values left out')
     return traces[:, good], neurons[good]
