@@ -15,9 +15,10 @@ from pathlib import Path
 BUDGETS = {
     'core': 226, 'layers': 150, 'training': 270, 'plots': 220, 'data': 446,
     'recordings.atanas': 200, 'recordings.tseng': 240, 'recordings.sun': 230, 'recordings.tracks': 126,
-    'recordings.formats': 320, 'recordings.objects': 120, 'recordings.files': 380,
+    # of the reserve 175 lines: each format is asked what it says, and each doubt has its own sentence
+    'recordings.formats': 368, 'recordings.objects': 140, 'recordings.files': 487,
     'simulation': 220, 'ceilings': 150, 'tasks': 310, 'fixtures': 180, 'datasets': 141,
-    'nq': 425, 'dat': 590, 'calm': 330, 'scores': 430, 'baselines.linear': 330, 'baselines.networks': 470,
+    'nq': 425, 'dat': 583, 'calm': 337, 'scores': 430, 'baselines.linear': 330, 'baselines.networks': 470,
     'heads': 480, 'baselines.decoders': 350, 'analyses': 480, 'variants': 160,
     'signal': 250, 'report': 300, 'command': 180, 'workflow': 295}
 COLUMNS, NODES, ALL_NODES = 100, 13, 12
@@ -27,7 +28,7 @@ CHAPTER = dict(cells=40, words=1000, shown=25, printed=25, parameters=10, pictur
 # Not yet rewritten: their sizes may only fall, to nothing.
 FIRST = 14795 # lines of calm_nb/first
 # Rooms that are being written: (lines, nodes a line) of today, in place of their limits and of their part in the means.
-UNFINISHED = {'recordings.formats': (400, 12.2), 'recordings.objects': (131, 12.7), 'recordings.files': (521, 13.1)}
+UNFINISHED = {}
 OLD_CHAPTERS = {
     '06_decode': dict(cells=56, words=2222, shown=42, printed=201, parameters=15, picture=17),
     '07_interpret': dict(cells=43, words=1352, shown=37, printed=321, parameters=14, picture=13),

@@ -38,9 +38,9 @@ def load_own(
 ) -> Corpus: # one session a recording; `skipped` lists the rest
     "All recordings of a folder; raises FileNotFoundError where there is none, ValueError for an unknown option."
     asked = {k: v for k, v in locals().items() if k not in ('root', 'scale', 'how') and v is not None}
-    found, skipped = files.find_recordings(root, **asked)
+    found = files.find_recordings(root, **asked)
     raws = {name: Raw(partial(converted, raw.read), raw.files, raw.subject) for name, raw in found.items()}
-    return stored_corpus('own', raws, asked, root=root, expected='NWB, Suite2p, CaImAn or arrays', skipped=skipped,
+    return stored_corpus('own', raws, asked, root=root, expected='NWB, Suite2p, CaImAn or arrays',
                          scale=scale, sizes=SIZES | {'tiny': (3, None)}, **how)
 
 # %% ../../nbs/first/02f_datasets.ipynb #f2357659

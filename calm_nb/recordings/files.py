@@ -16,29 +16,26 @@ from ..core import RecordingError, choose, expect, open_hdf5, read_field
 from ..data import Corpus, Raw, Recording, stored_corpus, windows_of
 from . import formats, objects
 
-# %% ../../nbs/lib/files.ipynb #2d8a81e1
-def numbers_of(x, name):
-    "Return an array of numbers, NaN where they are masked or missing; raises RecordingError."
+# %% ../../nbs/lib/files.ipynb #d95a8ec8
+def numbers_of(x, name): # -> array of numbers, NaN where they are masked
     if hasattr(x, 'detach'): x = x.detach().cpu().numpy() # a tensor, with its gradient
     if np.ma.isMaskedArray(x): x = x.astype(float).filled(np.nan)
-    try:
-        x = np.asarray(x)
-        if x.dtype.kind in 'biuf': return x
-        return np.where(pd.isna(x), np.nan, x.astype(object)).astype(float)
+    x = np.asarray(x)
+    if x.dtype.kind in 'biuf': return x
+    try: return x.astype(object).astype(float) # dates are no numbers
     except (TypeError, ValueError) as error:
         raise RecordingError(f'{name}: no numbers: {error}') from error
 
-def roughness(x): # (T, N) -> mean square of a step over twice the variance, median: 1 in noise
+def roughness(x): # (T, N) -> variance of steps over twice that of values, median: 1 in noise
     table = pd.DataFrame(x[:5000, :300])
-    steps = table.diff()
-    return ((steps**2).mean()/table.var()).median()/2
+    return (table.diff().var()/table.var()).median()/2
 
-def check_axes(x): # (T, N)
-    "Refuse traces that are rough over time, if they are few frames, or smooth over neurons."
+def check_axes(x): # (T, N); refused: rough over time, if few frames, or smooth over neurons
     T, N = x.shape
     down = roughness(x)
     across = roughness(x.T)
-    unlikely = down > .5 if T < N else down > .8 and across < .5
+    unlikely = down > .8 and across < .5
+    if T < N: unlikely = down > .5
     expect(not unlikely, f'traces are {T} frames of {N} neurons, of roughness {down:.2f} from '
            f'frame to frame (0 smooth, 1 noise), or {N} frames of {T} neurons, of {across:.2f}: '
            'pass neurons_first=False for the first, neurons_first=True for the second')
@@ -46,37 +43,40 @@ def check_axes(x): # (T, N)
 def clock_of(T, rate, start, stamps, bridge, notes):
     "Return times (T,) s, rate in Hz, and the frames before which there is a pause."
     if rate is not None: rate = numbers_of(rate, 'rate').item()
-    if stamps is not None:
-        stamps = numbers_of(stamps, 'time stamps').astype(float).ravel()
-        steps = np.diff(stamps[:T])
-        usual = np.nanmedian(steps)
-        good = len(stamps) >= T and (steps > 0).all() and usual != 1
-        expect(good or rate, f'{len(stamps)} time stamps for {T} frames; some are NaN, doubled or '
-               'go back, or they count frames: pass rate=… to do without them')
-        if rate: notes.append(f'rate={rate:g} is used; time stamps say {1/usual:.4g} Hz')
-        near = rate is None or abs(rate*usual - 1) < .05
-        if near: start = stamps[np.isfinite(stamps)][0]
-        if good and near:
-            gaps = steps > 1.5*usual
-            pauses = steps > (bridge + 1.5)*usual
-            if gaps.any(): notes.append(f'{gaps.sum()} gaps in the time stamps; those of more than '
-                                        f'{bridge} frames (bridge=) end a segment')
-            if rate is None: rate = 1/steps[~gaps].mean()
-            return stamps[:T], rate, np.flatnonzero(pauses) + 1
-    expect(rate is not None, 'no rate is stated: pass rate=… in frames per second')
-    return start + np.arange(T)/rate, rate, []
+    if stamps is None:
+        expect(rate is not None, 'no rate is stated: pass rate=… in frames per second')
+        return start + np.arange(T)/rate, rate, []
+
+    stamps = numbers_of(stamps, 'time stamps').astype(float).ravel()[:T]
+    steps = np.diff(stamps)
+    usual = np.nanmedian(steps)
+    good = len(stamps) == T and (steps > 0).all() and usual != 1
+    expect(good or rate, f'{len(stamps)} time stamps for {T} frames; some are NaN, doubled or '
+           'go back, or they count frames: pass rate=… to do without them')
+    near = not rate or abs(rate*usual - 1) < .05
+    if rate: notes.append(f'rate={rate:g} is used; time stamps say {1/usual:.4g} Hz')
+    if near: start = stamps[np.isfinite(stamps)][0]
+    if not (near and good): return start + np.arange(T)/rate, rate, []
+
+    gaps = steps > 1.5*usual
+    pauses = steps > (bridge + 1.5)*usual
+    if gaps.any(): notes.append(f'{gaps.sum()} gaps in the time stamps; those over {bridge} frames '
+                                '(bridge=) end a segment')
+    ends = np.flatnonzero(pauses) + 1
+    if not rate: rate = 1/steps[~gaps].mean()
+    return stamps, rate, ends
 
 def mend(x, nan, bridge, notes): # (T, N) float32
     "Return traces without NaN, the neurons that stay (N,), the frames that were recorded (T,)."
     bad = ~np.isfinite(x)
     blank = bad.all(1)
     holed = bad[~blank].any(0)
-    choose('nan', nan, ('drop', 'interpolate', 'raise'))
+    choose('nan', nan, ('drop', 'interpolate'))
     keep = ~(bad.all(0) if nan == 'interpolate' else holed)
     if holed.any():
         said = (f"{holed.sum()} of {len(holed)} neurons have NaN: nan='drop' leaves them out, "
                 "nan='interpolate' fills them over time, where there are numbers")
-        expect(keep.any() and nan != 'raise', said)
+        expect(keep.any(), said)
         notes.append(f'{said}; here {nan}')
 
     # a few frames without any value are filled, more of them end a segment
@@ -84,69 +84,66 @@ def mend(x, nan, bridge, notes): # (T, N) float32
     if blank.any():
         notes.append(f'{blank.sum()} frames are NaN; more in a row than bridge= end a segment')
     if bad.any():
-        table = pd.DataFrame(x[:, keep]).mask(bad[:, keep])
+        table = pd.DataFrame(x).mask(bad).loc[:, keep]
         x = table.interpolate(limit_direction='both').to_numpy()
     return x, keep, ~long
 
-# %% ../../nbs/lib/files.ipynb #52db2361
-ENDS = ('start_time', 'stop_time')
+# %% ../../nbs/lib/files.ipynb #8fadd6c5
+ENDS = ['start_time', 'stop_time']
 
 def nearest(times, seconds, far): # (n,), (m,) s -> index of a time (m,), -1 where all are far
     return pd.Index(times).get_indexer(seconds, 'nearest', tolerance=far)
 
-def trial_frames(trials, times, rate):
-    "Return frames (n, 2) in the order given, and a table of the other columns."
-    table = pd.DataFrame(trials).copy()
+def fitting(trials, times, rate, segments, notes): # as in from_arrays; (T,) s; (m, 2) frames
+    "Return the trials that lie whole in a segment, in order, apart: frames (n, 2), and a table."
+    table = pd.DataFrame(trials)
     if {*ENDS} <= {*table}:
-        clock = np.r_[times, times[-1] + 1/rate]
-        find = partial(pd.Index(clock).get_indexer, method='backfill', tolerance=1.01/rate)
-        spans = [find(numbers_of(table.pop(end), end) - .01/rate) for end in ENDS]
-        return np.stack(spans, 1), table
-    whole = [*table] == [0, 1] and not (table % 1).to_numpy().any()
-    expect(whole, f'trials {[*table]}; expected whole frames (n, 2), or a table with {ENDS} in s')
-    return table.to_numpy(int), table[[]]
+        frame = 1/rate
+        clock = pd.Index([*times, times[-1] + frame])
+        seconds = numbers_of(table[ENDS], ENDS).ravel() - .01*frame
+        frames = clock.get_indexer(seconds, 'backfill', tolerance=1.01*frame)
+        spans = frames.reshape(-1, 2)
+        table = table.drop(columns=ENDS)
+    else:
+        whole = [*table] == [0, 1] and not (table % 1).any(axis=None)
+        expect(whole, f'trials {[*table]}; expected frames (n, 2), or a table with {ENDS} in s')
+        spans, table = table.to_numpy(int), table[[]]
 
-def fitting(spans, segments, notes): # (n, 2) frames, (m, 2)
-    "Return the indices of trials that lie whole in a segment, in order of time and apart."
-    fit = []
-    last = 0
+    fit, last = [], 0
     for i in np.argsort(spans[:, 0], kind='stable'):
         start, stop = spans[i]
-        inside = (segments[:, 0] <= start) & (stop <= segments[:, 1])
+        begun = segments[:, 0] <= start
+        inside = begun & (stop <= segments[:, 1])
         if last <= start < stop and inside.any():
             fit.append(i)
             last = stop
-    said = (f'{len(spans) - len(fit)} of {len(spans)} trials left out: outside the recording, '
+    said = (f'{len(fit)} of {len(spans)} trials are used; others are outside the recording, '
             'across a pause, empty or overlapping')
     expect(fit, f'{said}; are they frames or, in a table, seconds?')
     if len(fit) < len(spans): notes.append(said)
-    return fit
+    return spans[fit], table.iloc[fit]
 
 def behaviour_at(name, values, times, rate): # as in from_arrays; (T,)
     "Return a behaviour as (T,) or (T, k): floats interpolated, NaN far from samples; or counts."
-    T = len(times)
-    if not isinstance(values, tuple):
-        x = numbers_of(values, name)
-        expect(x.shape[:1] == (T,), f'{name!r} of shape {x.shape} for {T} frames; expected a value '
-               'per frame, or a pair (times in s, values)')
-        return np.float32(x)
-
-    seconds = numbers_of(values[0], name).astype(float).ravel()
-    if values[1] is None: # events
+    if not isinstance(values, tuple): return np.float32(numbers_of(values, name))
+    seconds, x = values
+    seconds = numbers_of(seconds, name).astype(float).ravel()
+    if x is None: # events
         frames = nearest(times, seconds, 1/rate)
-        return np.bincount(frames[frames >= 0], minlength=T)
-    x = numbers_of(values[1], name)
+        return np.bincount(frames[frames >= 0], minlength=len(times))
+    x = numbers_of(x, name)
     seconds = seconds[:len(x)]
     steps = np.diff(seconds)
     expect(len(steps) and (steps > 0).all(), f'{name!r}: its times do not increase')
-    kind = 'linear' if x.dtype.kind == 'f' else 'nearest'
-    resample = interp1d(seconds, x, kind, axis=0, bounds_error=False)
-    near = nearest(seconds, times, 1.5*np.median(steps)) >= 0
-    x = np.full((T, *x.shape[1:]), np.nan, np.float32)
-    x[near] = resample(times[near])
-    return x
+    near = nearest(seconds, times, 1.5*np.median(steps)) # (T,) the sample at each frame, or -1
+    y = np.float32(x)[near]
+    if x.dtype.kind == 'f':
+        resample = interp1d(seconds, x, axis=0, bounds_error=False)
+        y = np.float32(resample(times))
+    y[near < 0] = np.nan
+    return y
 
-# %% ../../nbs/lib/files.ipynb #96fd5105
+# %% ../../nbs/lib/files.ipynb #ab73dfae
 def from_arrays(
     traces, # (T, N), or (N, T) with neurons_first=True
     rate=None, # Hz; it wins over timestamps
@@ -159,11 +156,11 @@ def from_arrays(
     breaks=(), # frames before which another stretch begins
     invalid=(), # (k, 2) s, intervals that must not be used
     window=80, # frames of a pseudo-trial, without trials
-    nan='drop', # neurons with NaN: 'drop', 'interpolate' or 'raise'
+    nan='drop', # neurons with NaN: or 'interpolate'
     bridge=3, # missing or NaN frames in a row that end no segment
     neurons_first=None, # None: (T, N), questioned where it does not look so
     units='a.u.', # of the traces
-    subject='subject', session='session', source='', meta=None, # dict
+    subject='subject', session='session', source='',
     notes=(), # in front of those made here
 ) -> Recording:
     "Return a recording of plain arrays; raises RecordingError that says what does not fit."
@@ -173,8 +170,9 @@ def from_arrays(
     if neurons_first: x = x.T
     T, N = x.shape
     if neurons_first is None and np.shape(timestamps) != (T,): check_axes(x)
-    x, keep, usable = mend(x.astype(np.float32, copy=False), nan, bridge, notes)
-    expect((x.max(0) > x.min(0)).any(), 'all neurons are NaN or constant; expected traces')
+    x = x.astype(np.float32, copy=False)
+    x, keep, usable = mend(x, nan, bridge, notes)
+    expect(np.ptp(x, 0).any(), 'all neurons are NaN or constant; expected traces')
 
     times, rate, pauses = clock_of(T, rate, start, timestamps, bridge, notes)
     expect(.1 <= rate <= 5000, f'a rate of {rate:g} Hz; expected 0.1 to 5,000 frames per second: '
@@ -182,20 +180,16 @@ def from_arrays(
     for first, last in invalid: usable &= (times < first) | (times >= last)
     begins = np.diff(usable, prepend=True)
     begins |= np.isin(np.arange(T), [0, *pauses, *breaks])
-    edges = np.r_[np.flatnonzero(begins), T]
-    segments = np.stack([edges[:-1], edges[1:]], 1)
-    segments = segments[usable[edges[:-1]]]
+    starts = np.flatnonzero(begins)
+    stops = np.r_[starts[1:], T]
+    segments = np.stack([starts, stops], 1)
+    segments = segments[usable[starts]]
 
     if trials is None:
-        spans = windows_of(segments, window)
-        table = pd.DataFrame()
+        spans, table = windows_of(segments, window), pd.DataFrame()
         expect(len(spans), f'no stretch holds {window} frames: pass a shorter window=')
         notes.append(f'no trials: cut into {len(spans)} windows of {window} frames')
-    else:
-        spans, table = trial_frames(trials, times, rate)
-        fit = fitting(spans, segments, notes)
-        spans = spans[fit]
-        table = table.iloc[fit]
+    else: spans, table = fitting(trials, times, rate, segments, notes)
     columns = {}
     for name, values in (neurons or {}).items():
         expect(len(values) == N, f'{name!r} has {len(values)} values for {N} neurons')
@@ -205,41 +199,21 @@ def from_arrays(
         trials=spans, segments=segments, neurons=columns,
         behaviour={name: behaviour_at(name, values, times, rate)
                    for name, values in (behaviour or {}).items()},
-        trial_info={str(name): table[name].to_numpy() for name in table},
-        units=units, pseudo_trials=trials is None,
-        source=source, meta=meta or {}, notes=notes)
+        trial_info=dict(table), units=units, pseudo_trials=trials is None,
+        source=source, notes=notes)
 
-# %% ../../nbs/lib/files.ipynb #8f1909c2
-CLOCK = (r'(frame )?(time ?stamps?|times?|t|sec|seconds)'
-         r'( (s|sec|seconds|ms|min|cell status))*')
-SECONDS = dict(ms=1e-3, min=60.) # of the last word of a clock's name
-
-def words_in(name): return re.sub('[^a-z0-9]+', ' ', name.lower()).strip()
-
-def split_clock(table, time, notes): # name -> (T,)
-    "Return the times (T,) s, None without a clock, and the columns that are no clocks."
-    columns = {name: np.asarray(x) for name, x in table.items()}
-    named = [name for name in columns if re.fullmatch(CLOCK, words_in(name))]
-    rising = [name for name, x in columns.items()
-              if objects.is_clock(x) and (x[1:] > x[:-1]).all()]
-    clock = named[0] if named else None
-    if time is not None: clock = choose('time', time, columns)
-    others = sorted({*named, *rising} - {clock})
-    if others: notes.append(f'{others} count up, as clocks do: left out; time= names the clock')
-    rest = {name: x for name, x in columns.items() if name not in (clock, *others)}
-    if clock is None: return None, rest
-    unit = words_in(clock).split(' ')[-1]
-    return columns[clock]*SECONDS.get(unit, 1.), rest
-
+# %% ../../nbs/lib/files.ipynb #82b0efda
 def is_number(word): return re.fullmatch(r'[-+]?[\d.,]*\d[.,]?(e[-+]?\d+)?|nan|', word.lower())
 
 def count_up(words): # -> are they whole numbers that increase, as numbers of neurons do?
-    if not all(word.isdigit() for word in words): return False
-    numbers = list(map(int, words))
+    if not all(map(str.isdigit, words)): return False
+    numbers = [*map(int, words)]
     return numbers == sorted({*numbers})
 
-def read_table(path):
-    "Return a table of text as a DataFrame; columns are numbered where there is no header."
+def words_of(line, sep): # -> without quotes
+    return [word.strip(' "') for word in line.split(sep)]
+
+def read_table(path): # -> DataFrame, its columns numbered where there is no header
     raw = path.read_bytes()
     wide = raw.startswith((b'\xff\xfe', b'\xfe\xff'))
     try: text = raw.decode('utf-16' if wide else 'utf-8-sig')
@@ -247,27 +221,29 @@ def read_table(path):
     lines = [line for line in text.splitlines()
              if line.strip() and not line.startswith(('#', 'sep='))]
     expect(len(lines) > 1, 'a table of no rows; expected a row per frame')
-    sep = [mark for mark in '\t;, ' if mark in lines[0] + ' '][0]
+    marks = [mark for mark in '\t;,' if mark in lines[0]]
+    sep = [*marks, ' '][0]
     if sep == ' ': lines = [' '.join(line.split()) for line in lines]
     expect(lines[-2].count(sep) <= lines[-1].count(sep), 'its last line has fewer columns than '
            'that before: it is damaged or cut short')
 
-    first, second = ([word.strip(' "') for word in line.split(sep)] for line in lines[:2])
+    first, second = [words_of(line, sep) for line in lines[:2]]
     if not any(map(is_number, second)): # two rows of names
         both = map('_'.join, zip(first, second))
         lines[:2] = [sep.join(both)]
     names = list(filter(None, first)) # but of an index
-    frame = all(map(is_number, names)) and (count_up(second) or not count_up(names))
-    decimal = ',' if sep != ',' and ',' in lines[-1] else '.'
+    numbers = all(map(is_number, names))
+    bare = numbers and (count_up(second) or not count_up(names))
+    decimal = '.'
+    if sep != ',' and ',' in lines[-1]: decimal = ','
     table = pd.read_csv(io.StringIO('\n'.join(lines)), sep=sep, decimal=decimal,
-                        header=None if frame else 0, skipinitialspace=True)
+                        header=None if bare else 0, skipinitialspace=True)
     return table.rename(columns=str)
 
 # no neurons: coordinates, and the ids of a long table
-ODD = '(.*[ _])?(x|y|likelihood)|(roi|cell|neuron|unit)([ _]?(id|index|number))?'
+ODD = '(?i)(^|[ _])(x|y|likelihood)$|^(roi|cell|neuron|unit)([ _]?(id|index|number))?$'
 
-def table_parts(path, *, cells='accepted', time=None):
-    "Return the arguments of from_arrays that a table of traces holds, a column a neuron."
+def table_parts(path, *, cells='accepted', time=None): # -> arguments of from_arrays
     notes = []
     table = read_table(path)
     if 'Mean1' in table: table = table.filter(regex=r'^Mean\d') # of Fiji
@@ -275,126 +251,112 @@ def table_parts(path, *, cells='accepted', time=None):
     if rejected and choose('cells', cells, ('accepted', 'all')) == 'accepted':
         table = table.drop(columns=rejected)
         notes.append(f"{len(rejected)} cells are not accepted: cells='all' reads them, too")
-    odd = [name for name in table if re.fullmatch(ODD, name.lower())]
-    odd += [*table.select_dtypes(exclude='number')]
-    expect(not odd, f'columns {odd[:5]} are no neurons; expected numbers, a column per neuron: '
-           'pivot a long table, and move coordinates and words to <name>.behaviour.csv')
-    times, columns = split_clock(table, time, notes)
-    neurons = dict(name=np.array([*columns]))
-    if table.columns[0] == '0': neurons = {} # names that only count
-    traces = np.stack([*columns.values()], 1)
-    return dict(traces=traces, timestamps=times, neurons=neurons, notes=notes)
+    odd = [*table.filter(regex=ODD)]
+    expect(not odd, f'columns {odd[:5]} are no neurons; expected a column per neuron: pivot a long '
+           'table, and move coordinates to <name>.behaviour.csv')
+    parts = objects.object_parts(table, time=time)
+    return parts | dict(notes=notes + parts['notes'])
 
-TRACES = ('traces', 'dff', 'df_f', 'f_dff', 'c', 'f') # the first that is there
+TRACES = ('traces', 'dff', 'df_f', 'f_dff', 'c', 'f')
 RATES = ('rate', 'fs', 'fps', 'frame_rate', 'sampling_rate')
 
 def title(name): return name.split('/')[-1].lower()
 
 def check_size(size, path): # refuses what would unpack to far more than it is
-    expect(size <= max(10**9, 100*path.stat().st_size), f'it would unpack to {size:,} bytes')
+    limit = max(10**9, 100*path.stat().st_size)
+    expect(size <= limit, f'it would unpack to {size:,} bytes')
 
 def read_npz(path): # -> name -> array
+    arrays = {}
     with np.load(path) as file:
         check_size(sum(info.file_size for info in file.zip.infolist()), path)
-        arrays = {}
         for name in file.files:
             try: arrays[name] = file[name]
             except ValueError: arrays[name] = np.array('a pickle')
-    others = [name for name in arrays if not name.endswith(('/mean', '/samples'))]
-    expect(others, 'empty, or a forecast that calm_nb wrote: no recording')
+    own = all(name.endswith(('/mean', '/samples')) for name in arrays)
+    expect(not own, 'empty, or a forecast that calm_nb wrote: no recording')
     return arrays
 
 def read_mat(path): # up to 7.2 -> name -> array, those in structs by their paths
-    try: check_size(8*sum(prod(shape) for _, shape, _ in whosmat(path)), path)
+    try:
+        sizes = [prod(shape) for _, shape, _ in whosmat(path)]
+        check_size(8*sum(sizes), path)
     except TypeError: pass # of an opaque object MATLAB states no shape
     table = pd.json_normalize(loadmat(path, simplify_cells=True), sep='/')
-    return {name: np.asarray(x) for name, x in table.iloc[0].items()
-            if name[0] != '_' and not isinstance(x, list)}
-
-def read_hdf5(path):
-    "Return the arrays of an HDF5 file by their paths, as MATLAB shows them if it is one of its."
     arrays = {}
-    matlab = path.suffix.lower() == '.mat'
-
-    def collect(name, item):
-        kind = item.attrs.get('MATLAB_class', b'double')
-        plain = isinstance(item, h5py.Dataset) and item.size and item.dtype.kind in 'biuf'
-        if plain and item.ndim < 3 and re.match(b'double|single|logical|u?int', kind):
-            x = read_field(item.file, name)
-            arrays[name] = x.T if matlab else x
-
-    with open_hdf5(path) as file:
-        expect('schema' not in file.attrs, 'calm_nb wrote it, it is no recording')
-        file.visititems(collect)
+    for name, x in table.iloc[0].items():
+        if name[0] != '_' and not isinstance(x, list): arrays[name] = np.asarray(x)
     return arrays
 
-def pick_traces(arrays, series): # -> the option's name, the first of TRACES or the only matrix
-    matrices = [name for name, x in arrays.items() if x.ndim == 2 and series in (None, name)]
-    for known in (*TRACES, None):
-        names = [name for name in matrices if known in (None, title(name))]
-        if names: break
-    held = ', '.join(f'{name} {x.shape}' for name, x in arrays.items())
-    expect(len(names) == 1, f'it holds {held}: which are the traces? Pass series=')
-    return names[0]
+def read_hdf5(path): # path -> array, as MATLAB shows it if the file is one of its
+    arrays, names = {}, []
+    matlab = path.suffix.lower() == '.mat'
+    with open_hdf5(path) as file:
+        expect('schema' not in file.attrs, 'calm_nb wrote it, it is no recording')
+        file.visit(names.append) # it follows no links
+        for name in names:
+            item = file[name]
+            if not isinstance(item, h5py.Dataset): continue
+            kind = item.attrs.get('MATLAB_class', b'double')
+            numbers = item.size and item.dtype.kind in 'biuf'
+            if numbers and item.ndim < 3 and re.match(b'double|single|logical|u?int', kind):
+                x = read_field(file, name)
+                arrays[name] = x.T if matlab else x
+    return arrays
 
-def array_parts(path, *, series=None, time=None, neurons_first=None):
-    "Return the arguments of from_arrays that a file of arrays holds."
+def array_parts(path, *, series=None, time=None, neurons_first=None): # -> the same
     suffix = path.suffix.lower()
     if suffix == '.npy': arrays = dict(traces=np.array(np.load(path, mmap_mode='r')))
     elif suffix == '.npz': arrays = read_npz(path)
     elif h5py.is_hdf5(path): arrays = read_hdf5(path)
     else: arrays = read_mat(path)
-    parts = dict(neurons={}, neurons_first=neurons_first)
-    columns = {}
-    numbers = {name: x for name, x in arrays.items() if x.dtype.kind in 'biuf' and x.ndim < 3}
-    left = sorted(arrays.keys() - numbers.keys())
-    traces = numbers.pop(pick_traces(numbers, series))
-    T, N = traces.shape[::-1] if neurons_first else traces.shape
+
+    shapes = [f'{name} {x.shape}' for name, x in arrays.items()]
+    held = 'it holds ' + ', '.join(shapes[:12])
+    arrays = {name: x for name, x in arrays.items() if x.dtype.kind in 'biuf'}
+    notes = [f'{held}; what has a number per frame or neuron is read']
+    matrices = [name for name in arrays if arrays[name].ndim == 2]
+    usual = [name for name in matrices if title(name) in TRACES]
+    candidates = usual if usual and series is None else matrices
+    names = formats.pick_series(candidates, series, notes)
+    expect(len(names) == 1, f'{held}: which are the traces? Pass series=')
+    traces = arrays.pop(names[0])
+    T, N = traces.shape
+    if neurons_first: T, N = N, T
 
     # the others by name or length
-    for name, x in numbers.items():
+    parts = dict(traces=traces, neurons={}, neurons_first=neurons_first, notes=notes)
+    columns = {}
+    for name, x in arrays.items():
         if title(name) in RATES: parts['rate'] = x
         elif x.size == T: columns[name] = x.ravel()
-        elif x.shape[:1] == (T,) and x.shape[1] < N: columns[name] = x
         elif x.size == N: parts['neurons'][name] = x.ravel()
-        else: left.append(name)
-    notes = [f'{left} left out: no numbers per frame or neuron'] if left else []
-    times, behaviour = split_clock(columns, time, notes)
-    return parts | dict(traces=traces, timestamps=times, behaviour=behaviour, notes=notes)
+        elif x.shape[:1] == (T,) and x.size < traces.size: columns[name] = x
+    times, clocks = objects.find_clock(columns, time, notes)
+    for name in clocks: del columns[name]
+    return parts | dict(timestamps=times, behaviour=columns)
 
-# %% ../../nbs/lib/files.ipynb #e56dd812
-SUFFIXES = ('.nwb', '.h5', '.hdf5', '.mat', '.npy', '.npz', '.csv', '.tsv', '.txt')
+# %% ../../nbs/lib/files.ipynb #13585726
+TABLES = ('.csv', '.tsv', '.txt')
+SUFFIXES = (*TABLES, '.nwb', '.h5', '.hdf5', '.mat', '.npy', '.npz')
 BESIDE = ('.trials.csv', '.behaviour.csv', '.behavior.csv') # the name of a recording before them
 
-def other_parts(path, *, format, series=None, cells='accepted', rate=None): # of roiextractors
-    extractor = formats.open_with_roiextractors(path, format, rate)
-    return formats.roiextractors_parts(extractor, series=series, cells=cells)
+def is_own(folder): # -> did calm_nb store a session there?
+    return (folder/'session.npz').is_file() and (folder/'config.json').is_file()
 
-READERS = {
-    'NWB': formats.nwb_parts, 'Suite2p': formats.suite2p_parts, 'CaImAn': formats.caiman_parts,
-    'arrays': array_parts, 'table': table_parts, 'other': other_parts}
-
-def options_of(kind): # -> names of a reader's options; the same and those of from_arrays
-    own = [*inspect.signature(READERS[kind]).parameters][1:]
-    return own, own + [*inspect.signature(from_arrays).parameters][1:]
-
-def is_own(folder): # -> did calm_nb write it: a stored session, or a part of a model?
-    content = folder/'session.npz', folder/'model.safetensors'
-    return (folder/'config.json').is_file() and any(map(Path.is_file, content))
-
-def kind_of(path):
-    "Return which of READERS a file or folder is for; raises RecordingError, FileNotFoundError."
+def reader_of(path): # -> the function that reads this file or folder
     if not path.exists(): raise FileNotFoundError(f'{path}: no such file or folder')
     suffix = path.suffix.lower()
-    if path.is_dir() and formats.is_suite2p(path): return 'Suite2p'
-    inside = suffix == '.npy' and formats.has_traces(path.parent) # one array of several
-    whole = path.is_file() and suffix in SUFFIXES and not inside and not is_own(path.parent)
-    expect(whole, f'{path}: expected a whole folder of Suite2p, a file {", ".join(SUFFIXES)} (no '
-           'pickle: save .npz) that calm_nb did not write, or format=; load(root) reads a folder')
-    if suffix in ('.csv', '.tsv', '.txt'): return 'table'
-    if not h5py.is_hdf5(path): return 'arrays'
-    with formats.reading(path):
-        return formats.kind_of_hdf5(path) or 'arrays'
+    if formats.plane_folders(path): return formats.suite2p_parts
+    part = is_own(path.parent) # one array of several
+    if suffix == '.npy': part |= formats.has_traces(path.parent)
+    whole = path.is_file() and suffix in SUFFIXES and not part
+    expect(whole, f'expected a whole folder of Suite2p, or a file {", ".join(SUFFIXES)} (no '
+           'pickle: save .npz) that calm_nb did not write; load(root) reads a folder; other '
+           'formats: open them with roiextractors and pass the extractor to from_object')
+    if suffix in TABLES: return table_parts
+    if h5py.is_hdf5(path): return formats.hdf5_reader(path) or array_parts
+    return array_parts
 
 def place_of(path): # -> that with the recording's name: without suffix, above suite2p/plane0
     if path.is_file(): return path.with_suffix('')
@@ -404,8 +366,8 @@ def place_of(path): # -> that with the recording's name: without suffix, above s
 def animal_of(path, root): # -> by sub-… in the path, else the first folder, else the name
     below = path.relative_to(root)
     named = re.findall('sub-([^_/]+)', below.as_posix())
-    if named: return named[-1]
-    return [*below.parts[:-1], place_of(path).name][0]
+    folders = below.parts[:-1]
+    return [*named[-1:], *folders, place_of(path).name][0]
 
 def beside(path): # -> the files <name>.trials.csv and <name>.behaviour.csv that exist
     place = place_of(path)
@@ -420,79 +382,80 @@ def sidecar_parts(path): # -> trials and behaviour from the files beside a recor
             parts['trials'] = table
             continue
         numbers = table.select_dtypes(['number', 'bool'])
-        times, columns = split_clock(numbers, None, parts['notes'])
-        for name, x in columns.items():
-            parts['behaviour'][name] = x if times is None else (times, x)
+        times, clocks = objects.find_clock(numbers, None, parts['notes'])
+        for name, x in numbers.drop(columns=clocks).items():
+            if times is not None: x = times, x
+            parts['behaviour'][name] = x
     return parts
 
-def merged(*several):
-    "Return arguments of from_arrays: those that come later win, with a note."
+def merged(*several): # -> arguments of from_arrays: those that come later win, with a note
     both = dict(notes=[])
     for parts in several:
         for name, x in parts.items():
-            before = both.get(name, x)
             if x is None: continue
-            if name in ('behaviour', 'neurons', 'meta'): x = before | x
-            if name == 'notes': x = [*both['notes'], *x]
+            before = both.get(name, x)
+            if name in ('behaviour', 'neurons'): x = before | x
+            if name == 'notes': x = before + x
             if name == 'rate' and before != x:
                 both['notes'].append(f'rate={x} is used; stated are {before} Hz')
             both[name] = x
     return both
 
-def recording_of(path, root, options):
-    "Return the recording of a file or folder below another; raises RecordingError."
-    kind = 'other' if 'format' in options else kind_of(path)
-    own, known = options_of(kind)
-    for option in options: choose(f'option for {kind}', option, known)
-    asked = {name: x for name, x in options.items() if name in own}
-    if not isinstance(asked.get('trials'), (str, type(None))): del asked['trials'] # no name
-    given = options | dict.fromkeys(asked.keys() - {'rate'}) # None: not given
-    about = dict(session=place_of(path).name, subject=animal_of(path, root), source=path.name)
-    if kind not in ('arrays', 'table'): about['neurons_first'] = False
+OPTIONS = [*inspect.signature(from_arrays).parameters][1:] # of every format
+
+def recording_of(path, animal, options): # -> Recording of a file or folder; RecordingError
     with formats.reading(path):
-        parts = READERS[kind](path, **asked)
-        parts['trials'] = parts.pop('trial_info', None) # with the columns of trial_times
-        parts.pop('trial_times', None)
-        return from_arrays(**merged(about, parts, sidecar_parts(path), given))
+        reader = reader_of(path)
+        own = reader.__kwdefaults__
+        asked, given = {}, {}
+        for name, x in options.items():
+            choose('option', name, [*own, *OPTIONS])
+            if name in own: asked[name] = x
+            if name == 'rate' or name not in own: given[name] = x
+        about = dict(session=place_of(path).name, subject=animal, source=path.name)
+        stated = reader(path, **asked)
+        return from_arrays(**merged(about, stated, sidecar_parts(path), given))
 
 def places_in(root): # -> files and folders below that may be recordings
     for place, folders, files in os.walk(root):
         place = Path(place)
-        folders[:] = sorted(name for name in folders if name[0] != '.' and not is_own(place/name))
-        if formats.is_suite2p(place):
+        visible = [name for name in sorted(folders) if name[0] != '.']
+        folders[:] = [name for name in visible if not is_own(place/name)]
+        if formats.plane_folders(place):
             folders.clear()
             yield place
             continue
         for name in sorted(files):
-            if name.startswith('.') or name.endswith(BESIDE): continue
+            if name[0] == '.' or name.endswith(BESIDE): continue
             if name.lower().endswith(SUFFIXES): yield place/name
 
-def find_recordings(root, **options): # of `read`
-    "Return the recordings below a folder, name -> Raw, and what was skipped, name -> why."
+def find_recordings(root, **options): # of `read` -> the recordings below a folder, name -> Raw
     root = Path(root).expanduser().absolute()
-    names = {path: place_of(path).name for path in places_in(root)}
+    paths = [*places_in(root)]
+    names = [place_of(path).name for path in paths]
     raws = {}
-    for path, name in names.items():
-        if [*names.values()].count(name) > 1: name = '-'.join(path.relative_to(root).parts)
-        files = formats.suite2p_files(path) if path.is_dir() else [path]
-        reader = partial(recording_of, path, root, dict(session=name) | options)
+    for path, name in zip(paths, names):
+        if names.count(name) > 1: name = '-'.join(path.relative_to(root).parts)
         animal = options.get('subject') or animal_of(path, root)
-        raws[name] = Raw((*files, *beside(path)), reader, animal)
-    return raws, {}
+        files = formats.suite2p_files(path) or [path]
+        reader = partial(recording_of, path, animal, dict(session=name) | options)
+        files += beside(path)
+        raws[name] = Raw(files, reader, animal)
+    return raws
 
-# %% ../../nbs/lib/files.ipynb #1ede860c
+# %% ../../nbs/lib/files.ipynb #73ef1e09
 def read(
     path, # a file, or a folder of Suite2p
     say: bool=True, # print what was found
-    **options, # rate, series, plane, session, subject, neurons_first, cells, time, trials, format …
+    **options, # rate, series, plane, session, subject, neurons_first, cells, time, trials …
 ) -> Recording:
     "Read a recording, with what lies beside it; RecordingError names the file and what to pass."
     path = Path(path).expanduser().absolute()
-    recording = recording_of(path, path.parent, options)
+    recording = recording_of(path, animal_of(path, path.parent), options)
     if say:
         print(f'{path.name}: frames and neurons {recording.traces.shape} in {recording.units}, at '
-              f'{recording.rate:.4g} Hz; animal {recording.subject}; {len(recording.trials)} '
-              f'trials; behaviour {[*recording.behaviour]}', *recording.notes, sep='\n  - ')
+              f'{recording.rate:.4g} Hz; {len(recording.trials)} trials; behaviour '
+              f'{[*recording.behaviour]}', *recording.notes, sep='\n  - ')
     return recording
 
 def from_object(
@@ -500,13 +463,16 @@ def from_object(
     trials=None, # IntervalSet, or as in `from_arrays`
     behaviour=None, # name -> Tsd, Series, DataArray …, or as in `from_arrays`
     series=None, cells='accepted', # of roiextractors
+    time=None, # name of the column that is the clock
     **options, # of `from_arrays`
 ) -> Recording:
     "Return a recording of what another library holds; raises RecordingError."
     rate = options.get('rate')
-    stated = objects.object_parts(x, series=series, cells=cells, rate=rate)
-    given = objects.epochs_parts(trials)
-    given['behaviour'] = objects.behaviour_parts(behaviour, rate)
+    stated = objects.object_parts(x, series=series, cells=cells, rate=rate, time=time)
+    if hasattr(trials, 'as_dataframe'):
+        trials = trials.as_dataframe().rename(columns=dict(start='start_time', end='stop_time'))
+    behaviour = objects.behaviour_parts(behaviour, rate)
+    given = dict(trials=trials, behaviour=behaviour, source=type(x).__name__)
     return from_arrays(**merged(stated, given, options))
 
 def load(
@@ -515,7 +481,7 @@ def load(
 ) -> Corpus: # one session per recording
     "Load all recordings of a folder; `skipped` says why others are not there; FileNotFoundError."
     keys = inspect.signature(stored_corpus).parameters
-    own = {name: options.pop(name) for name in [*options] if name not in keys}
-    raws, skipped = find_recordings(root, **own)
-    return stored_corpus('own', raws, own, root=root, skipped=skipped,
+    own = [name for name in options if name not in keys]
+    own = {name: options.pop(name) for name in own}
+    return stored_corpus('own', find_recordings(root, **own), own, root=root,
                          expected='NWB, Suite2p, CaImAn or arrays', **options)

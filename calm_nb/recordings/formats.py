@@ -3,11 +3,10 @@
 # %% auto #0
 __all__ = []
 
-# %% ../../nbs/lib/formats.ipynb #d4ce6481
+# %% ../../nbs/lib/formats.ipynb #3e65b4e6
 import importlib, re, warnings
 from contextlib import contextmanager, suppress
 from itertools import pairwise
-from pathlib import Path
 import numpy as np, pandas as pd
 from scipy import ndimage
 from ..core import RecordingError, choose, expect, need, open_hdf5, read_field
@@ -15,7 +14,7 @@ from .sun import TableUnpickler
 
 with suppress(ImportError): importlib.import_module('hdf5plugin') # more filters for h5py
 
-# %% ../../nbs/lib/formats.ipynb #8c0444e4
+# %% ../../nbs/lib/formats.ipynb #9953e11e
 REASONS = { # what libraries say -> what it means
     'truncated|mmap length|end of file': 'it is damaged or cut short: copy it again',
     'lock file': 'another program has it open: close it there, or set the variable '
@@ -23,8 +22,7 @@ REASONS = { # what libraries say -> what it means
     'ermission denied': 'you may not read it: ask its owner',
     'required filter|filter .*not|plugin': 'its filter is missing: pip install hdf5plugin'}
 
-def words_of(error):
-    "Return what an exception says, in one line."
+def words_of(error): # -> what an exception says, in one line
     said = [type(error).__name__, *error.args] # hdmf puts an object in front
     return ' '.join(str(said[-1]).split())[:700]
 
@@ -41,7 +39,7 @@ def reading(path):
                 words += f': {reason}'
         raise RecordingError(words) from error
 
-# %% ../../nbs/lib/formats.ipynb #ff90c437
+# %% ../../nbs/lib/formats.ipynb #5faee181
 UNITS = { # in order of choice: units -> what the name of a series says, in small letters
     'dF/F': 'd_?f_?(o(ver)?_?)?f|delta_?f',
     'fluorescence (a.u.)': '^(?![cs]$|.*(denois|deconv|spike|spks|event|inferred|neuropil|'
@@ -51,7 +49,8 @@ UNITS = { # in order of choice: units -> what the name of a series says, in smal
     'neuropil (a.u.)': ''}
 
 def units_of(name):
-    return next(units for units, said in UNITS.items() if re.search(said, name.lower()))
+    for units, said in UNITS.items():
+        if re.search(said, name.lower()): return units
 
 def pick_series(names, series, notes): # names, or paths; one of them, a part of some, or None
     "Return the names that fit: of those that do, the ones whose units come first in UNITS."
@@ -59,56 +58,48 @@ def pick_series(names, series, notes): # names, or paths; one of them, a part of
     wanted = f'/{series or ""}/'.replace('//', '/')
     fit = [name for name in names if wanted in f'/{name}/']
     expect(fit, f'no traces of cells for series={series}, but {listed}; {notes[:2]}')
-    best = min(map(units_of, fit), key=[*UNITS].index)
-    fit = [name for name in fit if units_of(name) == best]
-    if len(fit) < len(names):
-        notes.append(f'{fit} is read; series= chooses among {listed}')
-    return fit
+    if series in fit: fit = [series] # its whole name
+    for units in UNITS:
+        best = [name for name in fit if units_of(name) == units]
+        if best: break
+    if len(best) < len(names): notes.append(f'{best} is read; series= chooses among {listed}')
+    return best
 
-MARKS = {'accepted': True, 'is_accepted': True, 'iscell': True,
-         'rejected': False, 'is_rejected': False}
+def pick_cells(table, cells, notes): # DataFrame, a row per cell; 'accepted' or 'all'
+    "Return the rows that every mark among the columns accepts; all without one."
+    accepted = table.filter(regex='(?i)^((is_)?accepted|iscell)$') > .5
+    rejected = table.filter(regex='(?i)^(is_)?rejected$') > .5
+    chosen = accepted.all(axis=1) & ~rejected.any(axis=1)
+    if cells == 'all' or chosen.all(): return table
+    notes.append(f"{chosen.sum()} of {len(table)} cells are accepted; cells='all' reads all")
+    return table[chosen]
 
-def pick_cells(columns, cells, notes): # name -> (n,) or (n, k); 'accepted' or 'all'
-    "Return the rows that every mark among the columns accepts (m,); all without one."
-    accepted = np.ones(len(columns['roi']), bool)
-    for name, x in columns.items():
-        if cells == 'accepted' and name.lower() in MARKS:
-            mark = x.reshape(len(x), -1)[:, 0] # in iscell a probability follows
-            accepted &= (mark > .5) == MARKS[name.lower()]
-    rows = np.flatnonzero(accepted)
-    if not accepted.all():
-        notes.append(f"{len(rows)} of {len(accepted)} cells are accepted; cells='all' reads all")
-    return rows
-
-def join_planes(planes, plane, cells, series, notes): # number -> (columns, rows -> (T, n))
+def join_planes(planes, plane, cells, series, notes): # number -> (table, rows -> (T, n))
     "Return arguments of from_arrays with the traces of all planes, or of one, side by side."
     choose('cells', cells, ('accepted', 'all'))
     if plane is not None: planes = {plane: planes[choose('plane', plane, planes)]}
     traces, tables = [], []
-    for number, (columns, read) in planes.items():
-        rows = pick_cells(columns, cells, notes)
-        if len(rows):
-            traces.append(read(rows))
-            columns = {name: x[rows] for name, x in columns.items() if x.ndim == 1}
-            tables.append(pd.DataFrame(columns).assign(plane=number))
+    for number, (table, read) in planes.items():
+        table = pick_cells(table, cells, notes)
+        if len(table):
+            traces.append(read(table.index.to_numpy()))
+            tables.append(table.assign(plane=number))
         else: notes.append(f'plane {number} is left out: flyback, or without accepted cells')
     expect(tables, "no cell is accepted: pass cells='all' to read the others")
 
-    frames = [*map(len, traces)]
-    T = min(frames)
-    expect(max(frames) < 1.01*T + 1, f'planes of {frames} frames: pass plane= to read one')
-    if T < max(frames): notes.append(f'planes of {frames} frames: cut to the first {T}')
-    traces = [x[:T] for x in traces]
-    traces = np.concatenate(traces, 1) if len(traces) > 1 else traces[0] # no copy of one
-    return dict(
-        traces=traces,
-        neurons=dict(pd.concat(tables, join='inner')),
-        units=units_of(series),
-        notes=notes)
+    T = min(map(len, traces))
+    longest = max(map(len, traces))
+    said = f'planes of {T} to {longest} frames'
+    expect(longest < 1.01*T + 1, f'{said}: pass plane= to read one')
+    if T < longest: notes.append(f'{said}: cut to the first {T}')
+    x = traces[0] # no copy of one, for the memory
+    if len(traces) > 1: x = np.hstack([x[:T] for x in traces])
+    neurons = dict(pd.concat(tables, join='inner'))
+    units = units_of(series)
+    return dict(traces=x, neurons=neurons, neurons_first=False, units=units, notes=notes)
 
-# %% ../../nbs/lib/formats.ipynb #2d6e3ff5
-def nwb_objects(io, kinds, notes): # pynwb.NWBHDF5IO
-    "Return the objects of these kinds by path, of pynwb; notes name those that are invalid."
+# %% ../../nbs/lib/formats.ipynb #d37646c5
+def nwb_objects(io, kinds, notes): # NWBHDF5IO -> path -> object of these kinds, if it is valid
     objects, groups = {}, [io.read_builder()]
     for group in groups:
         groups += group.groups.values()
@@ -120,73 +111,61 @@ def nwb_objects(io, kinds, notes): # pynwb.NWBHDF5IO
         except Exception as error: notes.append(f'{path} left out, invalid: {words_of(error)}')
     return objects
 
-def read_columns(file, table): # its path
-    "Return the columns that have a value a row, or two in a mark: name -> (n,) or (n, 2)."
+def read_columns(file, table): # its path -> DataFrame of what has a value a row, or is a mark
     columns, table = {}, file[table]
     for name in table.attrs['colnames']:
         data = table[name]
         ragged = f'{name}_index' in table or 'table' in data.attrs
-        if not ragged and (data.ndim == 1 or name.lower() in MARKS):
-            columns[name] = read_field(file, f'{table.name}/{name}')
-    return columns
-
-def read_intervals(file, table): # its path
-    "Return first and last time (n, 2) in s of its intervals, and its columns."
-    columns = read_columns(file, table)
-    return np.stack([columns['start_time'], columns['stop_time']], 1), columns
+        if not ragged and (data.ndim == 1 or name.lower() == 'iscell'):
+            x = read_field(file, f'{table.name}/{name}')
+            if x.ndim == 2: x = x[:, 0] # of iscell, a probability follows
+            columns[name] = x
+    return pd.DataFrame(columns)
 
 def open_series(file, path, item, notes): # RoiResponseSeries
-    "Return the columns of its cells, and a function that reads traces (T, m) of some, (m,)."
+    "Return the table of its cells, and a function that reads traces (T, m) of some, (m,)."
     rois = read_field(file, f'{path}/rois') # (n,) rows of the table
-    table = file[file[f'{path}/rois'].attrs['table']].name
-    columns = read_columns(file, table) | dict(roi=read_field(file, f'{table}/id'))
+    n = len(rois)
+    reference = file[f'{path}/rois'].attrs['table']
+    table = file[reference].name
+    columns = read_columns(file, table)
+    columns['roi'] = read_field(file, f'{table}/id')
 
     def read(rows):
         x = read_field(file, f'{path}/data', dtype=np.float32)
         x = x.reshape(len(x), -1)
-        expect(len(rois) in x.shape, f'{path} of shape {x.shape} for {len(rois)} cells')
-        if x.shape[1] != len(rois):
+        expect(n in x.shape, f'{path} of shape {x.shape} for {n} cells')
+        if x.shape[1] != n:
             notes.append(f'{path} is stored as (cells, frames)')
             x = x.T
         x *= item.conversion # in place, for the memory
         x += item.offset
-        return x if len(rows) == len(rois) else x[:, rows]
-    return {name: x[rois] for name, x in columns.items()}, read
+        if len(rows) < n: x = x[:, rows]
+        return x
+    return columns.iloc[rois].reset_index(drop=True), read
 
-def read_behaviour(file, path, item, name): # TimeSeries
-    "Return a signal, name -> (times in s, values), or events, name -> (times in s, None)."
-    shape = item.data.shape
-    expect(len(shape) < 3 and item.data.size < 2e7, f'of shape {shape}, no behaviour')
+def read_behaviour(file, path, item, name): # TimeSeries -> name -> (times in s, values or None)
+    data = item.data
+    small = data.ndim < 3 and data.size < 2e7
+    expect(small, f'of shape {data.shape}, no behaviour')
     x = read_field(file, f'{path}/data')
     times = read_field(file, f'{path}/timestamps', missing=None, dtype=float)
     if x.dtype.kind == 'U':
-        return {f'{name} {label}': (times[x == label], None) for label in np.unique(x)}
-    if times is None: times = (item.starting_time or 0) + np.arange(len(x))/item.rate
+        return {f'{name} {label}': (times[x == label], None)
+                for label in np.unique(x)}
+    if times is None:
+        times = item.starting_time + np.arange(len(x))/item.rate
     elif 'Events' in path or (x == 1).all(): return {name: (times, None)}
     expect(not np.array_equal(x, times), 'its values are its times')
     if (item.conversion, item.offset) != (1, 0): x = x*item.conversion + item.offset
     return {name: (times, x)}
-
-def read_behaviours(file, objects, notes): # path -> TimeSeries
-    "Return behaviours by name, and their units."
-    behaviour, units = {}, {}
-    for path, item in objects.items():
-        if not re.match('acquisition|processing/(?!ophys|.*Epochs)', path): continue
-        name = path if item.name in behaviour else item.name
-        try: columns = read_behaviour(file, path, item, name)
-        except Exception as error:
-            notes.append(f'{path} left out: {words_of(error)}')
-            continue
-        behaviour |= columns
-        units |= dict.fromkeys(columns, item.unit)
-    return behaviour, units
 
 def nwb_parts(
     path, *, # of the file
     series=None, # name or path of the traces; None: the first in UNITS
     plane=None, # number of the one to read; None: all, side by side
     cells='accepted', # or 'all'
-    trials='trials', # name of the table of intervals; None: no trials
+    trials='trials', # name of the table of intervals; others are passed on
 ): # arguments of from_arrays
     "Read an NWB file; raises RecordingError, or ImportError without pynwb."
     core, notes = need('pynwb', why='reading NWB files'), []
@@ -194,15 +173,17 @@ def nwb_parts(
     with warnings.catch_warnings(action='ignore'), open_hdf5(path) as file:
         io = core.NWBHDF5IO(file=file, mode='r', load_namespaces=False) # they may be damaged
         objects = nwb_objects(io, (core.TimeSeries, Intervals), notes)
-        rois = {place: x for place, x in objects.items() if isinstance(x, Series)}
-        tables = {x.name: place for place, x in objects.items() if isinstance(x, Intervals)}
+        rois, tables = {}, {}
+        for place, x in objects.items():
+            if isinstance(x, Series): rois[place] = x
+            if isinstance(x, Intervals): tables[x.name] = place
 
         # traces, and the clock of the first plane, which holds for all
         planes, places = {}, pick_series(rois, series, notes)
         for place in places:
             names = f'{place} {rois[place].rois.table.name}'
-            number = re.findall(r'plane\D*(\d+)', names.lower()) or [0]
-            planes[int(number[0])] = open_series(file, place, rois[place], notes)
+            number = re.search(r'plane\D*(\d+)|$', names.lower())[1] or 0
+            planes[int(number)] = open_series(file, place, rois[place], notes)
         expect(len(planes) == len(places), f'several series fit: pass series=, one of {places}')
         parts = join_planes(planes, plane, cells, places[0], notes)
         clock = rois[places[0]]
@@ -210,19 +191,24 @@ def nwb_parts(
         parts |= dict(rate=clock.rate, start=clock.starting_time, timestamps=stamps)
 
         # what else happened
-        choose('trials', trials, (None, 'trials', *tables))
-        if trials in tables:
-            times, columns = read_intervals(file, tables[trials])
-            if len(times): parts |= dict(trial_times=times, trial_info=columns)
+        if isinstance(trials, str):
+            place = tables.get(choose('trials', trials, {'trials': 0} | tables))
+            table = read_columns(file, place) if place else ()
+            trials = table if len(table) else None
         if 'invalid_times' in tables:
-            parts['invalid'], _ = read_intervals(file, tables['invalid_times'])
-        for place in rois: del objects[place]
-        parts['behaviour'], units = read_behaviours(file, objects, notes)
-        parts['meta'] = dict(behaviour_units=units)
+            table = read_columns(file, tables['invalid_times'])
+            parts['invalid'] = table[['start_time', 'stop_time']].to_numpy()
+        parts['behaviour'] = {}
+        for place, item in objects.items():
+            told = re.match('acquisition|processing/(?!ophys|.*Epochs)', place)
+            if place in rois or not told: continue
+            name = place if item.name in parts['behaviour'] else item.name
+            try: parts['behaviour'] |= read_behaviour(file, place, item, name)
+            except Exception as error: notes.append(f'{place} left out: {words_of(error)}')
         subject = read_field(file, 'general/subject/subject_id', missing='')
-    return parts | dict(subject=str(subject) or None)
+    return parts | dict(trials=trials, subject=str(subject) or None)
 
-# %% ../../nbs/lib/formats.ipynb #f44a9f11
+# %% ../../nbs/lib/formats.ipynb #d10b5577
 SETTINGS = 'db.npy', 'settings.npy', 'ops.npy'
 
 class SettingsUnpickler(TableUnpickler):
@@ -233,33 +219,29 @@ class SettingsUnpickler(TableUnpickler):
 
 def has_traces(folder): return (folder/'F.npy').is_file() or (folder/'spks.npy').is_file()
 
-def plane_folders(folder):
-    "Return the folders of a recording's planes by number."
-    folder = Path(folder)
+def plane_folders(folder): # -> those of a recording's planes by number; none without traces
     for root in (folder/'suite2p', folder):
-        numbers = [place.name[5:] for place in root.glob('plane*')]
-        numbers = sorted(int(number) for number in numbers if number.isdigit())
-        if numbers: return {n: root/f'plane{n}' for n in numbers}
+        planes = {}
+        for place in root.glob('plane*'):
+            number = place.name.removeprefix('plane')
+            if number.isdigit(): planes[int(number)] = place
+        if any(map(has_traces, planes.values())): return dict(sorted(planes.items()))
     return {0: folder} if has_traces(folder) else {}
 
-def is_suite2p(folder): return any(map(has_traces, plane_folders(folder).values()))
-
-def suite2p_files(folder):
-    "Return the files that a recording is read from; the movie data.bin is none of them."
+def suite2p_files(folder): # -> those that a recording is read from: not the movie data.bin
     names = 'F.npy', 'Fneu.npy', 'spks.npy', 'iscell.npy', *SETTINGS
     paths = {place/name for plane in plane_folders(folder).values()
              for place in (plane, plane.parent) for name in names}
     return sorted(path for path in paths if path.is_file())
 
-def read_settings(folder, notes): # of a plane
-    "Return what db.npy, ops.npy and settings.npy say, those of the plane last."
+def read_settings(folder, notes): # -> what db, settings and ops say, those of the plane last
     settings = {}
-    for path in suite2p_files(folder):
-        if path.name not in SETTINGS: continue
+    for path in (place/name for place in (folder.parent, folder) for name in SETTINGS):
         try:
             with open(path, 'rb') as file:
                 file.readline() # type and shape of the array
                 settings |= SettingsUnpickler(file).load().item()
+        except FileNotFoundError: pass
         except Exception as error: notes.append(f'{path} is not used: {words_of(error)}')
     return settings
 
@@ -278,7 +260,7 @@ def to_relative(F, width, ends): # (n, T), changed in place; frames; ends of the
         x -= 1
 
 def open_plane(folder, series, cells, rate, notes):
-    "Return columns, a function that reads traces (T, m) of some rows, (m,), and what is stated."
+    "Return the table of cells, a function that reads traces (T, m) of some, and what is stated."
     settings = read_settings(folder, notes)
     fs = settings.get('fs')
     expect(rate or fs not in (None, 1), f'{folder}: fs is {fs}, and 1 is what nobody has set: '
@@ -286,13 +268,13 @@ def open_plane(folder, series, cells, rate, notes):
     file, share = 'F.npy', settings.get('neucoeff', .7) # of the neuropil that is subtracted
     if series == 'spks': file, share = 'spks.npy', 0
     F = load_npy(folder/file)
-    T = F.shape[1]
     neuropil = load_npy(folder/'Fneu.npy') if share else F
-    expect(F.shape == neuropil.shape and F.dtype.kind in 'biuf', f'{folder}: F.npy {F.shape} of '
-           f'{F.dtype}, Fneu.npy {neuropil.shape}; expected numbers (cells, frames), as many')
-    columns = dict(roi=np.arange(len(F)))
-    if cells == 'accepted':
-        columns['iscell'] = load_npy(folder/'iscell.npy') # (n, 2): accepted, its probability
+    alike = F.shape == neuropil.shape and F.ndim == 2
+    expect(alike, f'{folder}: {file} {F.shape}, Fneu.npy {neuropil.shape}; expected '
+           '(cells, frames), as many')
+    n, T = F.shape
+    table = pd.DataFrame(dict(roi=np.arange(n)))
+    if cells == 'accepted': table['iscell'] = load_npy(folder/'iscell.npy')[:, 0]
     ends = np.cumsum(settings.get('frames_per_folder', T)).tolist()
     if ends[-1:] != [T]:
         notes.append(f'frames_per_folder is not used: it does not add up to {T} frames')
@@ -310,7 +292,7 @@ def open_plane(folder, series, cells, rate, notes):
         if lost: notes.append(f"{lost} cells become NaN, their baseline is not above 0: series='F' "
                               'reads them')
         return traces
-    return (columns, read), dict(rate=fs, breaks=ends[:-1])
+    return (table, read), dict(rate=fs, breaks=ends[:-1])
 
 def suite2p_parts(
     folder, *, # of the session, suite2p/ or one plane
@@ -323,24 +305,13 @@ def suite2p_parts(
     notes, planes, stated = [], {}, {}
     [series] = pick_series(('dff', 'F', 'spks'), series, notes)
     for number, place in plane_folders(folder).items():
-        planes[number] = dict(roi=np.arange(0)), None # a flyback plane
+        planes[number] = pd.DataFrame(), None # a flyback plane
         if has_traces(place):
             planes[number], stated = open_plane(place, series, cells, rate, notes)
     return join_planes(planes, plane, cells, series, notes) | stated
 
-# %% ../../nbs/lib/formats.ipynb #344e872d
+# %% ../../nbs/lib/formats.ipynb #493c8d5e
 ESTIMATES = 'F_dff', 'C', 'YrA+C', 'S'
-
-def find_estimates(file):
-    "Return where CaImAn's estimates stand in an HDF5 file: 'estimates/', '' or None."
-    for where in ('estimates/', ''):
-        if where + 'A' in file and where + 'C' in file: return where
-
-def kind_of_hdf5(path):
-    "Return 'NWB', 'CaImAn' or, for any other HDF5 file, None."
-    with open_hdf5(path) as file:
-        if 'nwb_version' in file.attrs: return 'NWB'
-        if find_estimates(file) is not None: return 'CaImAn'
 
 def caiman_parts(
     path, *, # of the .hdf5 file
@@ -350,36 +321,31 @@ def caiman_parts(
     "Read a result of CaImAn; raises RecordingError."
     notes = []
     with open_hdf5(path) as file:
-        where = find_estimates(file)
+        where = 'estimates/' if 'estimates' in file else ''
         computed = [name for name in ESTIMATES
                     if all(np.ndim(file.get(where + part)) == 2 for part in name.split('+'))]
         [series] = pick_series(computed, series, notes)
-        x = sum(read_field(file, where + part, dtype=np.float32) for part in series.split('+'))
-        columns = dict(roi=np.arange(len(x)))
+        paths = [where + part for part in series.split('+')]
+        x = sum(read_field(file, path, dtype=np.float32) for path in paths)
+        table = pd.DataFrame(dict(roi=np.arange(len(x))))
         if np.ndim(file.get(where + 'idx_components')):
             good = read_field(file, where + 'idx_components', dtype=int)
-            right = ((0 <= good) & (good < len(x))).all()
-            expect(right, f'{where}idx_components {good} of {len(x)} components')
-            columns['accepted'] = np.isin(columns['roi'], good)
+            fits = np.isin(good, table.roi).all()
+            expect(fits, f'{where}idx_components {good} of {len(x)} components')
+            table['accepted'] = table.roi.isin(good)
         else: notes.append('no component was judged: all are read')
         fr = read_field(file, 'params/data/fr', missing=np.str_())
-    planes = {0: (columns, lambda rows: x[rows].T)}
+    planes = {0: (table, lambda rows: x[rows].T)}
     parts = join_planes(planes, None, cells, series, notes)
     if fr.dtype.kind in 'iuf': parts['rate'] = fr
     return parts
 
-# %% ../../nbs/lib/formats.ipynb #14707287
-def open_with_roiextractors(path, format, rate=None): # its name; Hz, where it is asked for
-    "Return roiextractors' SegmentationExtractor of a file; RecordingError, ImportError without it."
-    need('roiextractors', why=f'reading {format}')
-    from roiextractors.extractorlist import segmentation_extractor_full_list as extractors
-    named = {one.__name__.removesuffix('SegmentationExtractor').lower(): one
-             for one in extractors}
-    del named['suite2p'] # it would run what is pickled in ops.npy
-    extractor = named[choose('format', format.lower(), named)]
-    asked = {} if rate is None else {'sampling_frequency': rate} # EXTRACT, minian
-    with reading(path): return extractor(path, **asked)
+def hdf5_reader(path): # -> the function that reads an HDF5 file; None for any other
+    with open_hdf5(path) as file:
+        if 'nwb_version' in file.attrs: return nwb_parts
+        if 'estimates/C' in file or {'A', 'C'} <= {*file}: return caiman_parts
 
+# %% ../../nbs/lib/formats.ipynb #b79fd674
 def roiextractors_parts(
     extractor, *, # SegmentationExtractor
     series=None, # 'dff', 'raw', 'denoised', 'deconvolved' …; None: the first in UNITS
@@ -387,13 +353,15 @@ def roiextractors_parts(
 ): # arguments of from_arrays
     "Return what a SegmentationExtractor holds; raises RecordingError."
     notes = []
-    held = {name: x for name, x in extractor.get_traces_dict().items() if x is not None}
-    series = pick_series(held, series, notes)[0]
-    ids = extractor.get_roi_ids()
-    columns = {name: np.asarray(extractor.get_property(name, ids))
-               for name in extractor.get_property_keys()}
-    columns['roi'] = np.asarray(ids)
-    planes = {0: (columns, lambda rows: np.asarray(held[series], np.float32)[:, rows])}
+    traces = extractor.get_traces_dict()
+    computed = [name for name in traces if traces[name] is not None]
+    series = pick_series(computed, series, notes)[0]
+    x = np.asarray(traces[series], np.float32)
+    columns = {'roi': np.asarray(extractor.get_roi_ids())}
+    for name in extractor.get_property_keys():
+        values = extractor.get_property(name, columns['roi'])
+        if np.ndim(values) == 1: columns[name] = values
+    planes = {0: (pd.DataFrame(columns), lambda rows: x[:, rows])}
     parts = join_planes(planes, None, cells, series, notes)
     if extractor.has_time_vector() or extractor.get_native_timestamps() is not None:
         return parts | dict(timestamps=extractor.get_timestamps())

@@ -3,31 +3,47 @@
 # %% auto #0
 __all__ = ['to_xarray', 'to_pynapple']
 
-# %% ../../nbs/lib/objects.ipynb #dde68bf1
+# %% ../../nbs/lib/objects.ipynb #ce52c5fe
+import re
 import numpy as np, pandas as pd
-from ..core import expect, need
+from ..core import choose, expect, need
 from ..data import Forecast
 from .formats import roiextractors_parts
 
-# %% ../../nbs/lib/objects.ipynb #eed41dbd
-def is_clock(x): # (T,)
-    "Return whether numbers are times or a counter: they only grow, or by steps that are alike."
+# %% ../../nbs/lib/objects.ipynb #adbd7269
+CLOCK = (r'(frame )?(time ?stamps?|times?|t|sec|seconds)'
+         r'( (s|sec|seconds|ms|min|cell status))*')
+SECONDS = dict(ms=1e-3, min=60.) # of the last word of a clock's name
+
+def is_clock(x): # (T,) -> are they times or a counter: no step goes down, 98 % go up?
     x = np.asarray(x)
     if x.ndim != 1 or x.dtype.kind not in 'iuf': return False
-    steps = np.diff(x[np.isfinite(x)].astype(float))
-    if len(steps) < 8: return False
-    low, usual, high = np.quantile(steps, (.1, .5, .9))
-    return bool(usual > 0 and (steps.min() > 0 or high - low < usual))
+    finite = x[np.isfinite(x)]
+    steps = np.diff(finite.astype(float))
+    if len(steps) < 9 or steps.min() < 0: return False
+    return np.mean(steps > 0) > .98
 
-def in_pandas(x): # of pynapple, xarray or pandas
-    "Return a series or table of pandas with times as index; anything else as it is."
+def find_clock(columns, time, notes): # name -> (T,); name of the clock
+    "Return its times (T,) in s, None without one, and the names of all clocks and counters."
+    words = {name: ' '.join(re.findall('[a-z0-9]+', name.lower())) for name in columns}
+    named = [name for name in columns if re.fullmatch(CLOCK, words[name])]
+    if time is None: time = named[0] if named else None
+    else: choose('time', time, columns)
+    others = [name for name, x in columns.items()
+              if name != time and (name in named or is_clock(x))]
+    if others: notes.append(f'{others} count up, as clocks do: left out; time= names the clock')
+    if time is None: return None, others
+    unit = words[time].split(' ')[-1]
+    times = np.asarray(columns[time])*SECONDS.get(unit, 1.)
+    return times, [time, *others]
+
+def in_pandas(x): # -> series or table with times as index; anything else as it is
     if hasattr(x, 'as_dataframe'): return x.as_dataframe() # TsdFrame
     if hasattr(x, 'as_series'): return x.as_series() # Tsd
     if hasattr(x, 'dims'): return x.transpose('time', ...).to_pandas() # DataArray
     return x
 
-def times_of(table, rate): # Series or DataFrame; Hz
-    "Return the times (T,) in s of its index; None if it counts frames of an unknown rate."
+def times_of(table, rate): # of pandas; Hz -> (T,) s; None: the index counts frames of unknown rate
     t = table.index.to_numpy()
     expect(t.dtype.kind in 'iuf', f'an index of {t.dtype}; expected times in s; of names: pass x.T')
     if np.median(np.diff(t)) != 1: return t
@@ -38,10 +54,11 @@ def object_parts(
     *,
     series=None, cells='accepted', # of roiextractors
     rate=None, # Hz, of the frames that an index counts, or in which events are counted
+    time=None, # name of the column that is the clock
 ):
     "Return the arguments of from_arrays that an object states; raises RecordingError."
-    parts = dict(source=type(x).__name__, units=getattr(x, 'attrs', {}).get('units'))
-    if hasattr(x, 'get_roi_ids'): return parts | roiextractors_parts(x, series=series, cells=cells)
+    if hasattr(x, 'get_roi_ids'): return roiextractors_parts(x, series=series, cells=cells)
+    parts = dict(notes=[], units=getattr(x, 'attrs', {}).get('units'))
     if hasattr(x, 'time_support'): # of pynapple
         if not hasattr(x, 'd'): # Ts, TsGroup
             expect(rate, 'times of events are counted in frames: pass their rate=')
@@ -53,17 +70,16 @@ def object_parts(
     if not hasattr(table, 'iloc'): return parts | dict(traces=x)
 
     table = pd.DataFrame(table)
-    names = [' '.join(np.atleast_1d(name).astype(str)) for name in table] # of one or more levels
-    table = table.set_axis(names, axis=1)
     others = [*table.select_dtypes(exclude='number')]
     expect(not others, f'columns {others[:5]} hold no numbers: drop, or pass them as behaviour=')
-    clocks = [name for name in names if is_clock(table[name])]
-    expect(len(clocks) < 2, f'columns {clocks} are clocks: keep one, in s')
-    if clocks: table = table.set_index(clocks)
+    names = [' '.join(np.atleast_1d(name).astype(str)) for name in table] # of one or more levels
+    table = table.set_axis(names, axis=1).astype(float)
+    times, clocks = find_clock(table, time, parts['notes'])
+    if times is None: times = times_of(table, rate)
+    table = table.drop(columns=clocks)
     neurons = dict(getattr(x, 'metadata', {})) # of pynapple
-    if table.columns[0] != '0': neurons['name'] = table.columns.to_numpy(str)
-    traces = table.to_numpy(float, na_value=np.nan)
-    return parts | dict(traces=traces, timestamps=times_of(table, rate), neurons=neurons)
+    if names[0] != '0': neurons['name'] = [*table]
+    return parts | dict(traces=table.to_numpy(), timestamps=times, neurons=neurons)
 
 def behaviour_parts(behaviour, rate=None): # name -> series, array or (times, values); a table
     "Return name -> (T, …), or (times in s, values), which are None for times of events."
@@ -73,18 +89,13 @@ def behaviour_parts(behaviour, rate=None): # name -> series, array or (times, va
         if hasattr(x, 'time_support'): x = x.t, getattr(x, 'd', None) # of pynapple
         x = in_pandas(x)
         if hasattr(x, 'iloc'):
-            times, x = times_of(x, rate), x.to_numpy()
+            times = times_of(x, rate)
+            x = x.to_numpy(na_value=np.nan)
             if times is not None: x = times, x
         variables[str(name)] = x
     return variables
 
-def epochs_parts(trials): # IntervalSet of pynapple, or as in from_arrays
-    "Return trials as arguments of from_arrays."
-    ends = dict(start='start_time', end='stop_time')
-    if hasattr(trials, 'as_dataframe'): trials = trials.as_dataframe().rename(columns=ends)
-    return dict(trials=trials)
-
-# %% ../../nbs/lib/objects.ipynb #ca8c89b1
+# %% ../../nbs/lib/objects.ipynb #fb544e75
 def to_xarray(
     forecast, # Forecast of one trial, or its mean: (H, N) or (1, H, N)
     session, # Session of a z-scored forecast, Recording of one in its units
@@ -95,26 +106,22 @@ def to_xarray(
     if not hasattr(forecast, 'samples'): forecast = Forecast(forecast)
     mean, samples = forecast.mean, forecast.samples
     if samples is None: samples = mean
-    H, N = mean.shape[-2], session.traces.shape[1]
+    H = mean.shape[-2]
+    N = session.traces.shape[1]
     expect(mean.size == H*N and mean.shape[-1] == N, f'a forecast of shape {mean.shape}; expected '
            f'one trial (frames, {N} neurons)')
     to_units = getattr(session, 'to_units', np.asarray)
-    mean = to_units(mean).reshape(H, N)
-    samples = to_units(samples).reshape(-1, H, N)
     units = dict(units=session.units)
+    dims = 'sample', 'time', 'neuron'
     values = dict(
-        mean=(('time', 'neuron'), mean, units),
-        samples=(('sample', 'time', 'neuron'), samples, units))
+        mean=(dims[1:], to_units(mean).reshape(H, N), units),
+        samples=(dims, to_units(samples).reshape(-1, H, N), units))
     time = start + np.arange(1, H + 1)/session.rate
     coords = dict(
         time=('time', time, dict(units='s')),
         neuron=session.neurons.get('name', np.arange(N)))
-    about = dict(
-        session=getattr(session, 'name', None) or session.session,
-        subject=session.subject,
-        rate=session.rate,
-        units=session.units)
-    return xarray.Dataset(values, coords, about)
+    about = dict(session=session.session, subject=session.subject, rate=session.rate)
+    return xarray.Dataset(values, coords, about | units)
 
 def to_pynapple(x) -> dict: # Recording or Session
     "Return its traces as TsdFrame, trials as IntervalSet, and a dict of behavior."
@@ -122,8 +129,10 @@ def to_pynapple(x) -> dict: # Recording or Session
     times = np.arange(len(x.traces))/x.rate
     half = [0, .5] # an interval ends half a frame after its last
     support = nap.IntervalSet((x.segments - half)/x.rate)
-    trials = nap.IntervalSet((x.trials - half)/x.rate, metadata=x.trial_info)
-    traces = nap.TsdFrame(times, x.traces, time_support=support, columns=x.neurons.get('name'))
+    spans = (x.trials - half)/x.rate
+    trials = nap.IntervalSet(spans, metadata=x.trial_info)
+    names = x.neurons.get('name')
+    traces = nap.TsdFrame(times, x.traces, time_support=support, columns=names)
     behaviour = {}
     for name, values in x.behaviour.items():
         kind = nap.Tsd if values.ndim == 1 else nap.TsdFrame
