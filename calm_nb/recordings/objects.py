@@ -95,7 +95,7 @@ def behaviour_parts(behaviour, rate=None): # name -> series, array or (times, va
         variables[str(name)] = x
     return variables
 
-# %% ../../nbs/lib/objects.ipynb #fb544e75
+# %% ../../nbs/lib/objects.ipynb #3ae79698
 def to_xarray(
     forecast, # Forecast of one trial, or its mean: (H, N) or (1, H, N)
     session, # Session of a z-scored forecast, Recording of one in its units
@@ -120,7 +120,8 @@ def to_xarray(
     coords = dict(
         time=('time', time, dict(units='s')),
         neuron=session.neurons.get('name', np.arange(N)))
-    about = dict(session=session.session, subject=session.subject, rate=session.rate)
+    name = getattr(session, 'name', None) or session.session
+    about = dict(session=name, subject=session.subject, rate=session.rate)
     return xarray.Dataset(values, coords, about | units)
 
 def to_pynapple(x) -> dict: # Recording or Session
