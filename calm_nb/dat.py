@@ -20,7 +20,7 @@ from .layers import Attention, Dropout, FeedForward, KVCache, init_weights
 from .nq import NQ, detokenize, tokenize, validation_sessions
 from .training import TrainConfig, fit, only_training
 
-# %% ../nbs/04_dat.ipynb #a1942782
+# %% ../nbs/04_dat.ipynb #6ccc3d72
 @dataclass
 class DATConfig:
     "Sizes and objective of the dual-axis transformer (the paper's table of DAT hyperparameters)."
@@ -32,21 +32,17 @@ class DATConfig:
     dropout: float = .15 # of residual branches and of the input
     coupling: str = 'softmax' # neural axis: or 'signed', or 'none'
     rank: int = 64 # R, of each head's signed coupling
-    silence: float = 0. # probability that a neuron is not heard, in a trial of training
     identity_sd: float = .02 # of the neuron embeddings at the start
-    new_sd: float = None # of those of sessions it is adapted to; None: the same
     session_embedding: bool = True # the paper has none in single-session models
     atlas: bool = False # token embeddings start from the codes' mean windows
     sampling: float = .6 # probability that a step uses scheduled sampling (Eq. 12)
     block: int = 6 # tokens that it replaces
-    drawn: bool = False # its tokens are drawn; False: the most likely ones
     replacement: float = .1 # probability that a token is replaced by a neighbour (Eq. 13)
     neighbours: int = 12 # nearest codes that a replacement is drawn from
     w_sampling: float = 1. # lambda_SS of Eq. 14
     w_replacement: float = 1. # lambda_NR of Eq. 14
     future_heads: int = 0 # heads for the tokens 2, 4, ..., 2**n steps ahead, in training
     w_future: float = .3 # weight of each of their losses
-    offsets: bool = False # training cuts windows from each of a trial's first L frames
     trials: int = 8 # per batch
     neurons: int = 512 # of a trial in a batch, at most
     rows: int = 10**6 # trials x neurons of a batch, about: fewer trials where neurons are many
@@ -99,7 +95,7 @@ class DualAxisBlock(nn.Module):
         h = self.ffn(self.norms[2](x)) # each neuron and step by itself
         return x + self.drop(h)
 
-# %% ../nbs/04_dat.ipynb #0d14681c
+# %% ../nbs/04_dat.ipynb #2047ef01
 class SessionEmbeddings(nn.Module):
     "One embedding for each neuron of a session, and one for the session."
     def __init__(self, name, neurons, dim, sd, session=True): # sd of the neurons' embeddings
@@ -141,7 +137,7 @@ class DAT(nn.Module):
     def sessions(self): return {table.name: len(table.neurons) for table in self.tables}
 
     @torch.no_grad()
-    def add_session(self, name: str, neurons: int, sd: float=None): # sd of the neuron embeddings
+    def add_session(self, name: str, neurons: int, sd: float=None): # of the neuron embeddings
         "Draw embeddings for a session; its own one starts near the mean of the others'."
         if name in self.sessions: raise ValueError(f'session {name!r} already has embeddings')
         c = self.config
@@ -187,7 +183,7 @@ class DAT(nn.Module):
     def forward(self, z, session, ids=slice(None)): # as `features` -> (B, n, T, K) scores
         return self.logits(self.features(z, session, ids))
 
-# %% ../nbs/04_dat.ipynb #daeef6da
+# %% ../nbs/04_dat.ipynb #c796e0c5
 def _sample_tokens(p, u): # (..., K), (...) in [0, 1) -> (...): where the cumulative sum reaches u
     cumulated = p.cumsum(-1)
     return (cumulated < u[..., None]*cumulated[..., -1:]).sum(-1)
@@ -223,12 +219,8 @@ def dat_losses(
         start = torch.randint(1, steps - c.block + 1, ()).item()
         stop = start + c.block
         logits = logits.detach()[:, :, start - 1:stop - 1]
-        predicted = logits.argmax(-1)
-        if c.drawn:
-            u = torch.rand(predicted.shape, device=z.device)
-            predicted = _sample_tokens(logits.float().softmax(-1), u)
         perturbed = inputs.clone()
-        perturbed[..., start:stop] = predicted
+        perturbed[..., start:stop] = logits.argmax(-1)
         yield 'sampling', c.w_sampling*cross_entropy(dat(perturbed, session, ids))
 
     # neighbourhood replacement (Eq. 13): by codes of largest cosine similarity
@@ -242,7 +234,7 @@ def dat_losses(
         perturbed = torch.where(replaced, nearest[inputs, pick], inputs)
         yield 'replacement', c.w_replacement*cross_entropy(dat(perturbed, session, ids))
 
-# %% ../nbs/04_dat.ipynb #257f9e48
+# %% ../nbs/04_dat.ipynb #1bd94c22
 def _continue_trials(
     dat, z, session, # (B, N, T) context tokens
     uniforms, # (steps, S, B, N) that decide the draws
@@ -266,7 +258,8 @@ def _continue_trials(
         for u in part:
             p = (logits/(temperature or 1)).softmax(-1)
             token = _sample_tokens(p, u.flatten(0, 1)) if temperature else logits.argmax(-1)
-            columns.append(torch.cat([token[..., None].float(), p @ windows], -1))
+            expected = p @ windows
+            columns.append(torch.cat([token[..., None].float(), expected], -1))
             if len(columns) < steps: logits = read(token[..., None], caches)
         future = torch.stack(columns, 2)
         futures.append(future.unflatten(0, (copies, -1)))
@@ -299,7 +292,7 @@ def rollout(
     tokens = futures[..., 0].to(torch.uint8)
     return tokens if windows is None else (tokens, futures[..., 1:])
 
-# %% ../nbs/04_dat.ipynb #d67db080
+# %% ../nbs/04_dat.ipynb #07eee90a
 def forecast_traces(
     dat: DAT, nq: NQ,
     context, horizon: int, session: str, # (B, C, N) z-scored traces; H frames; name
@@ -327,7 +320,8 @@ def forecast_traces(
                                  'load the transformer again, or train it anew')
 
     # decode context and future together
-    whole = torch.cat([z.expand(len(tokens), *z.shape), tokens], -1) # (S, B, N, T + steps)
+    contexts = z.expand(len(tokens), *z.shape)
+    whole = torch.cat([contexts, tokens], -1) # (S, B, N, T + steps)
     decoded = detokenize(nq, whole.flatten(0, 1)).cpu().numpy()
     decoded = decoded[:, -steps*window:]
     futures = rearrange(decoded, '(s b) h n -> s b h n', b=len(z))
@@ -345,17 +339,12 @@ def forecast_traces(
         futures = futures + rearrange(drawn, 's b n t l -> s b (t l) n')
     return Forecast(mean[:, :horizon], futures[:, :, :horizon])
 
-# %% ../nbs/04_dat.ipynb #4391491d
+# %% ../nbs/04_dat.ipynb #031bc9f6
 def token_batches(nq, sessions, c, seed): # c: DATConfig
     "Return batch(i), and of how many trials it is at most."
     window = nq.config.window
-    def training_spans(session): # -> (n, 2) frames [start, stop) of two tokens or more
-        spans = session.spans('train', c.offsets)
-        if c.offsets and not session.pseudo_trials: # where a trial is cut into tokens is arbitrary
-            spans = np.concatenate([spans + [shift, 0] for shift in range(window)])
-        return spans[spans @ [-1, 1] > window]
-
-    spans = [training_spans(s) for s in sessions]
+    spans = [s.spans('train') for s in sessions] # (n, 2) frames [start, stop)
+    spans = [windows[windows @ [-1, 1] > window] for windows in spans] # two tokens or more
     counts = np.array([len(windows) for windows in spans])
     if not counts.any():
         raise ValueError(f'no training trial of two tokens, {window + 1} frames: nothing to train '
@@ -386,8 +375,8 @@ def token_batches(nq, sessions, c, seed): # c: DATConfig
         return z[:, ids], sessions[k].name, ids
     return batch, trials
 
-# %% ../nbs/04_dat.ipynb #f1653b72
-def validation_scores(dat, nq, sessions):
+# %% ../nbs/04_dat.ipynb #3ed54b23
+def validation_scores(dat, nq, sessions, **draws): # as of `forecast_traces`
     "Score forecasts of validation trials, at most 32 per session, by CRPS and correlation."
     c, scores = dat.config, []
     for session in sessions:
@@ -396,13 +385,24 @@ def validation_scores(dat, nq, sessions):
             if frames < c.context + 3: continue
             alike = np.stack([trial for trial in trials if len(trial) == frames])
             past, truth = np.split(alike, [c.context], 1) # (B, C, N), (B, H, N)
-            forecast = forecast_traces(dat, nq, past, frames - c.context, session.name, c.futures)
+            forecast = forecast_traces(
+                dat, nq, past, frames - c.context, session.name, c.futures, **draws)
             samples = forecast.samples if c.futures else forecast.mean[None]
             error = crps(samples, truth).mean((1, 2))
             r = pearson(forecast.mean, truth, axis=1).mean(1)
             scores.extend(zip(error, r))
     error, r = np.mean(scores, 0)
     return dict(score=error + 1 - r, crps=error, corr=r)
+
+def choose_temperature(dat, nq, sessions, residuals): # of `forecast_traces` -> float
+    "Return the one whose draws forecast validation trials with the lowest CRPS."
+    judges = validation_sessions(sessions, dat.config.context + 3)
+    errors = {}
+    for temperature in (1., 1.05, 1.1, 1.15):
+        scores = validation_scores(dat, nq, judges, temperature=temperature, residuals=residuals)
+        errors[temperature] = scores['crps']
+        if scores['crps'] > min(errors.values()): break # more of it is worse, too
+    return min(errors, key=errors.get)
 
 def decay_groups(model): # -> parameter groups of AdamW
     "Matrices decay; vectors and embeddings of sessions, in `tables`, do not."
@@ -425,7 +425,8 @@ def learn(
     c = dat.config
     judges = validation_sessions(sessions, c.context + 3)
     batch, at_once = token_batches(nq, sessions, c, training.seed)
-    steps = c.epochs*sum(len(s.of('train')) for s in sessions)/at_once
+    trials = sum(len(s.of('train')) for s in sessions)
+    steps = c.epochs*trials/at_once
     length *= max(1, steps/training.steps)
     training = replace(training, steps=max(1, round(length*training.steps)),
                        eval_every=round(length*training.eval_every), lr=speed*training.lr)
@@ -441,7 +442,7 @@ def learn(
     fit(dat, batch, losses, training, lambda dat: validation_scores(dat, nq, judges),
         decay_groups, None, folder, name, key)
 
-# %% ../nbs/04_dat.ipynb #0f8cf8ee
+# %% ../nbs/04_dat.ipynb #1fe246f8
 def train_dat(
     nq: NQ, sessions, # trained quantizer; Sessions to learn from
     config: DATConfig, # sizes and objective
@@ -453,16 +454,16 @@ def train_dat(
     c = replace(config, codes=nq.config.codes)
     if len(sessions) == 1: c.session_embedding = False # as in the paper
     torch.manual_seed(training.seed)
-    dat = DAT(c, {}, nq.atlas.cpu() if c.atlas else None, nq.digest)
-    for s in sessions:
-        dat.add_session(s.name, s.n_neurons)
+    neurons = {s.name: s.n_neurons for s in sessions}
+    dat = DAT(c, neurons, nq.atlas.cpu() if c.atlas else None, nq.digest)
     learn(dat, nq, sessions, training, folder, 'DAT')
     return dat
 
 def adapt(
     dat: DAT, nq: NQ, sessions, # pretrained; its quantizer; new Sessions
-    training: TrainConfig, # of the pretraining; this is half as long, at five times the rate
+    training: TrainConfig, # of the pretraining
     folder: Path=None, # for checkpoint and log; None: neither is written
+    length: float=.5, speed: float=5., # times its steps, and its learning rate
 ) -> DAT: # the same model, with new embeddings
     "Add and train embeddings of new sessions; every other weight keeps its bits."
     sessions = list(sessions)
@@ -470,10 +471,10 @@ def adapt(
     torch.manual_seed(training.seed)
     try:
         for s in sessions:
-            dat.add_session(s.name, s.n_neurons, dat.config.new_sd)
+            dat.add_session(s.name, s.n_neurons, .02) # little is said of strangers
         new = [f'tables.{i}.' for i in range(before, len(dat.tables))]
         with only_training(dat, *new):
-            learn(dat, nq, sessions, training, folder, 'adapt', length=.5, speed=5)
+            learn(dat, nq, sessions, training, folder, 'adapt', length, speed)
     except BaseException: # leave the model as it was
         dat.tables = dat.tables[:before]
         raise
@@ -490,7 +491,7 @@ def tune(
     dat.tables = nn.ModuleList([table]) # the others belong to the old weights
     return dat
 
-# %% ../nbs/04_dat.ipynb #d459c291
+# %% ../nbs/04_dat.ipynb #8c891490
 class SignedCoupling(NoCoupling):
     "Neurons mixed by fixed signed matrices, one per head, which their embeddings determine."
     def __init__(self, c):
@@ -518,12 +519,8 @@ class SignedCoupling(NoCoupling):
         return [q @ k] if neurons <= 2*rank else [q, k]
 
     def forward(self, x, factors):
-        v = self.value(x)
-        silence = self.config.silence
-        if self.training and silence:
-            ones = v.new_ones(*v.shape[:2], 1, 1)
-            v = v*F.dropout(ones, silence)
-        y = rearrange(v, 'b n t (h e) -> h n (b t e)', h=self.config.heads) # all steps at once
+        v = self.value(x) # of all steps at once
+        y = rearrange(v, 'b n t (h e) -> h n (b t e)', h=self.config.heads)
         for factor in reversed(factors): y = factor @ y
         y = rearrange(y, 'h n (b t e) -> b n t (h e)', b=len(x), t=x.shape[2])
         return self.out(y)
@@ -561,18 +558,14 @@ def sampling_error(expected, drawn): # (S, B, N, T, L) -> (B, N, T, L)
         error.append(by_next + error[-1] @ follows)
     return torch.stack(error, 2).float()
 
-# %% ../nbs/04_dat.ipynb #fb9d9720
+# %% ../nbs/04_dat.ipynb #f8683800
 _SIZES = dict( # config, training
     tiny=(dict(dim=48, layers=2, heads=4, hidden=96, dropout=.05, rank=16),
           dict(steps=120, lr=3e-3, ema=.95, eval_every=60, save_every=40, precision='fp32')),
     small=(dict(dim=128, layers=2, heads=4, hidden=256, dropout=.2, rows=400, epochs=11),
            dict(steps=400, lr=2e-3)),
     paper=(dict(epochs=160), dict(steps=2000, eval_every=50, patience=8)))
-_OURS = dict(coupling='signed', identity_sd=.3, atlas=True, drawn=True, offsets=True, futures=8)
-_RECORDINGS = { # changes of ours
-    ('small', 'atanas'): (dict(dropout=.3, silence=.5, trials=2, future_heads=0),
-                          dict(steps=200, eval_every=40)),
-    ('small', 'hippocampus'): (dict(new_sd=.02), {})}
+_OURS = dict(coupling='signed', identity_sd=.3, atlas=True, futures=8)
 
 def dat_preset(
     scale: str, # 'tiny', 'small' or 'paper'
@@ -581,10 +574,13 @@ def dat_preset(
 ) -> tuple: # DATConfig, TrainConfig
     "Return sizes and training of the transformer at a scale."
     sizes, training = _SIZES[choose('scale', scale, SCALES)]
-    changes, length = _RECORDINGS.get((scale, dataset), ({}, {}))
-    if changes: sizes = sizes | dict(epochs=33) # recordings gain from more passes
+    if scale == 'small' and dataset in ('atanas', 'hippocampus'):
+        sizes = sizes | dict(epochs=33) # recordings gain from more passes
     if choose('method', method, ('ours', 'paper')) == 'paper':
         return DATConfig(**sizes), TrainConfig(**training, weight_decay=1e-3)
     sizes = sizes | _OURS
     if scale != 'paper': sizes |= dict(w_sampling=0., w_replacement=0., future_heads=3)
-    return DATConfig(**sizes | changes), TrainConfig(**training | length, weight_decay=.1)
+    if scale == 'small' and dataset == 'atanas': # recordings of minutes
+        sizes |= dict(dropout=.3, trials=2, future_heads=0)
+        training = training | dict(steps=200, eval_every=40)
+    return DATConfig(**sizes), TrainConfig(**training, weight_decay=.1)
