@@ -6,7 +6,7 @@ SEED    ?= 0
 ROOT    ?=
 SESSIONS ?= $(if $(filter simulation,$(DATASET)),1)
 # Others of chapter 05, as YAML: OPTIONS='workers: 2, neurons: 200'. The simulation's are a short training, to see it work.
-SHORT   := , epochs: 5, samples: 16
+SHORT   := , epochs: 5, samples: 12
 OPTIONS ?= workers: 2$(if $(filter simulation,$(DATASET)),$(SHORT))
 # STANDIN=1: synthetic files in the data set's format in place of the recordings.
 STANDIN ?=
@@ -67,7 +67,7 @@ $(STAMP): settings.ini constraints.txt setup.py
 
 forecast: $(STAMP) ## run the forecasting chapter, print its table and figure (DATASET, SCALE, SEED, SESSIONS, BASELINES, OPTIONS, ROOT, STANDIN, OUT)
 	@mkdir -p $(OUT)
-	@echo "Training and forecasting: dataset $(DATASET), scale $(SCALE); a line per model, about 2 minutes in all on two idle cores"
+	@echo "Training and forecasting: dataset $(DATASET), scale $(SCALE); a line per model, about 2½ minutes in all on two idle cores"
 	@set -o pipefail; papermill nbs/05_forecast.ipynb $(OUT)/forecast.ipynb --kernel python3 --no-progress-bar --stdout-file - --log-level WARNING \
 		-r dataset '$(DATASET)' -r scale '$(SCALE)' -p method ours -r seed '$(SEED)' -r options '$(OPTIONS)' -r baselines '$(BASELINES)' -r out '$(call _absolute,$(OUT))' \
 		$(if $(SESSIONS),-p sessions '$(SESSIONS)') $(if $(ROOT),-r root '$(call _absolute,$(ROOT))') $(if $(STANDIN),-r root standin) \
