@@ -292,7 +292,7 @@ class Corpus:
             'held-out': self.held_out}
         return map(self.__getitem__, names[choose('sessions', which, names)])
 
-# %% ../nbs/01_data.ipynb #ab30aa9b
+# %% ../nbs/01_data.ipynb #4cfad243
 _TABLES = ('behaviour', 'neurons', 'trial_info')
 _VERSION = 3 # of what `save_session` writes
 
@@ -322,8 +322,9 @@ def open_session(folder, seed: int=0) -> Session: # of the split
             names = values.pop(f'{table} names')
             values[table] = {name: arrays.pop(f'{table} {i}') for i, name in enumerate(names)}
         x = arrays['traces']
-        expect(x.dtype == np.float32 and x.ndim == 2, 'other traces')
-        return resplit(Session(**arrays, **values), seed)
+        expect(x.dtype == np.float32 and x.shape[1:] == arrays['mean'].shape, 'other traces')
+        session = Session(**arrays, **values)
+        return resplit(session, seed)
     except Exception as error:
         raise RecordingError(f'{folder} is damaged, delete it: {error!r}') from error
 
