@@ -13,7 +13,7 @@ from pathlib import Path
 
 # Lines of each module, in the order of imports: a module imports only what stands above it.
 BUDGETS = {
-    'core': 226, 'layers': 150, 'training': 270, 'plots': 220, 'data': 447,
+    'core': 226, 'layers': 150, 'training': 270, 'plots': 220, 'data': 448,
     'recordings.atanas': 200, 'recordings.tseng': 240, 'recordings.sun': 230, 'recordings.tracks': 126,
     # of the reserve 175 lines: each format is asked what it says, and each doubt has its own sentence
     'recordings.formats': 368, 'recordings.objects': 141, 'recordings.files': 487,

@@ -292,7 +292,7 @@ class Corpus:
             'held-out': self.held_out}
         return map(self.__getitem__, names[choose('sessions', which, names)])
 
-# %% ../nbs/01_data.ipynb #4cfad243
+# %% ../nbs/01_data.ipynb #fcf83f82
 _TABLES = ('behaviour', 'neurons', 'trial_info')
 _VERSION = 3 # of what `save_session` writes
 
@@ -316,7 +316,8 @@ def save_session(session: Session, folder):
 def open_session(folder, seed: int=0) -> Session: # of the split
     "Open a stored session; raises RecordingError if it is damaged or not there."
     try: # zip and NumPy raise many kinds, and another npz lacks columns
-        with np.load(Path(folder)/'session.npz') as file: arrays = dict(file) # checks the sums
+        with np.load(Path(folder)/'session.npz') as file:
+            arrays = dict(file) # checks the sums
         values = json.loads(arrays.pop('values').item())
         for table in _TABLES:
             names = values.pop(f'{table} names')
