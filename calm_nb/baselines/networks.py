@@ -334,7 +334,7 @@ class ITransformer(Network):
         embed = Linear(c.context, c.dim) # (B, N, d)
         return _WindowTransformer(c, embed, LayerNorm(c.dim), c.dim)
 
-# %% ../../nbs/05c_networks.ipynb #93767c53
+# %% ../../nbs/05c_networks.ipynb #46eb8dc7
 def phase_of(times, speeds): # (S,), (head/2,) radians per unit of time -> (S, head/2) complex
     return torch.exp(1j*times[:, None]*speeds)
 
@@ -380,15 +380,15 @@ class _POCOModule(Module):
     def __init__(self, c):
         super().__init__()
         dim, context, film = c.dim, c.context, c.film
-        self.patch = c.patch
-        self.embed = Linear(c.patch, dim)
+        self.patch = math.gcd(c.patch, context) # frames that divide the context
+        self.embed = Linear(self.patch, dim)
         self.latents = Parameter(.02*torch.randn(c.latents, dim))
         self.dataset = Parameter(.02*torch.randn(dim))
         turning = c.head//4 # half of the pairs of coordinates
         periods = .1*1000**(torch.arange(turning)/turning) # frames
         speeds = F.pad(2*math.pi/periods, (0, turning))
         times = torch.arange(c.latents + 1)*context/c.latents # of latents, of questions
-        times = torch.cat([times, torch.arange(0., context, c.patch)]) # of patches
+        times = torch.cat([times, torch.arange(0., context, self.patch)]) # of patches
         self.register_buffer('phases', phase_of(times, speeds), persistent=False)
         self.read = PerceiverLayer(c)
         layers = [PerceiverLayer(c, c.heads, False, drop=c.drop_layer) for _ in range(c.layers)]
