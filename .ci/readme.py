@@ -11,7 +11,8 @@ FORECASTS = { # what -> table, split
     'worms': ('atanas-blocks', 'held-in'),
     'mice': ('hippocampus-multi', 'held-in'),
     'new mice': ('hippocampus-multi', 'held-out')}
-MODELS = {name: [name] for name in ('CalM', 'Linear', 'ridge VAR', 'conditional table', 'climatology')}
+MODELS = {name: [name] for name in (
+    'CalM', 'CalM + linear', 'Linear', 'ridge VAR', 'conditional table', 'climatology')}
 MODELS |= {'best network': ['TCN', 'PatchTST', 'iTransformer', 'POCO'], 'best possible': ['Oracle']}
 DECODED = { # what -> table, split
     'simulated mice': ('simulation-task-small', 'held-in'), 'worms': ('atanas-small', 'held-in'),

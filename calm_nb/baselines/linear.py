@@ -308,7 +308,7 @@ class RidgeVAR(Drawing):
         self.n_parameters += coef.size
         return partial(_roll_out, coef, order)
 
-# %% ../../nbs/05b_linear.ipynb #fb880995
+# %% ../../nbs/05b_linear.ipynb #c6298478
 def _moved(forecast, context, share): # towards the last frame
     shift = share*(_last_value(context, 1) - forecast.mean) # (B, H, N)
     futures = forecast.samples
@@ -319,7 +319,7 @@ class Blend(Forecaster):
     "A fitted model whose forecasts are moved towards the last frame, by a share."
     model: Forecaster
     share: float = 0. # which `choose` sets
-    shares: tuple = (0, 1/4, 1/2, 3/4, 1) # tried
+    shares: tuple = (0, 1/4, 1/2, 3/4) # tried
     context: int = 40 # frames shown when choosing
 
     def __post_init__(self):
